@@ -1,0 +1,277 @@
+"""The networks of the paper (Sec. 3, appendix A): MLP, ConvNet, LeNet, AlexNet, VGG-11, ResNet-18 and, from Wang et al. (2018), AlexCifarNet.
+
+`build` turns a `spec.Network` into a module for given channels, classes and image size. Each is a `Classifier`: `features`
+maps images to the penultimate features, `classifier` is the last linear layer. All of it may be differentiated twice and
+mapped by `torch.func.vmap`: no operation works in place, and layer norm is our own.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from .errors import SpecError
+from .spec import Network
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "leakyrelu": lambda: nn.LeakyReLU(0.01)}
+GROUPS = 4  # of group norm
+
+
+class Classifier(nn.Module):
+    """A network as its feature extractor and its last linear layer."""
+
+    def __init__(self, features: nn.Sequential, classifier: nn.Linear) -> None:
+        super().__init__()
+        self.features, self.classifier = features, classifier
+
+    def forward(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n classes"]:
+        """Return the logits of the images `x`."""
+        return self.classifier(self.features(x))
+
+
+class LayerNorm(nn.Module):
+    """Layer norm with affine parameters outside `F.layer_norm`, whose own have wrong second derivatives under vmap."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.shape = shape
+        self.weight, self.bias = nn.Parameter(torch.ones(shape)), nn.Parameter(torch.zeros(shape))
+
+    def forward(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c h w"]:
+        """Normalise each image over its channels and pixels, then scale and shift each of them."""
+        return F.layer_norm(x, self.shape) * self.weight + self.bias
+
+
+class GlobalAverage(nn.Module):
+    """Global average pooling."""
+
+    def forward(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c"]:
+        """Return the mean of each channel."""
+        return x.mean((2, 3))
+
+
+class _TooSmall(Exception):
+    """The image has shrunk to nothing, or to one pixel where instance norm would leave only zeros."""
+
+
+def _norm(kind: str, shape: tuple[int, int, int]) -> list[nn.Module]:
+    channels, height, width = shape
+    if kind == "instance" and height * width == 1:
+        raise _TooSmall
+    if kind == "group" and channels % GROUPS:
+        raise SpecError(f"group norm has {GROUPS} groups, but the layer has {channels} channels: choose a width divisible by {GROUPS}")
+    makers: dict[str, Callable[[], nn.Module]] = {
+        "batch": lambda: nn.BatchNorm2d(channels),
+        "layer": lambda: LayerNorm(shape),
+        "instance": lambda: nn.GroupNorm(channels, channels),
+        "group": lambda: nn.GroupNorm(GROUPS, channels),
+    }
+    return [] if kind == "none" else [makers[kind]()]
+
+
+class _Stack:
+    """Layers in a row, with the shape (channels, height, width) that has come out of them so far."""
+
+    def __init__(self, shape: tuple[int, int, int]) -> None:
+        self.layers: list[nn.Module] = []
+        self.shape = shape
+
+    def add(self, *layers: nn.Module) -> "_Stack":
+        self.layers += layers
+        return self
+
+    def _shrink(self, channels: int, kernel: int, stride: int, padding: int) -> None:
+        height, width = ((side + 2 * padding - kernel) // stride + 1 for side in self.shape[1:])
+        if min(height, width) < 1:
+            raise _TooSmall
+        self.shape = (channels, height, width)
+
+    def conv(self, out: int, kernel: int, padding: int, stride: int = 1, bias: bool = True) -> "_Stack":
+        layer = nn.Conv2d(self.shape[0], out, kernel, stride, padding, bias=bias)
+        self._shrink(out, kernel, stride, padding)
+        return self.add(layer)
+
+    def norm(self, kind: str) -> "_Stack":
+        return self.add(*_norm(kind, self.shape))
+
+    def pool(self, kind: str, kernel: int = 2, stride: int = 2, padding: int = 0) -> "_Stack":
+        if kind == "none":
+            return self
+        self._shrink(self.shape[0], kernel, stride, padding)
+        return self.add((nn.MaxPool2d if kind == "max" else nn.AvgPool2d)(kernel, stride, padding))
+
+    def flatten(self) -> "_Stack":
+        self.shape = (self.shape[0] * self.shape[1] * self.shape[2], 1, 1)
+        return self.add(nn.Flatten())
+
+    def linear(self, out: int, activation: str = "relu") -> "_Stack":
+        self.add(nn.Linear(self.shape[0], out), ACTIVATIONS[activation]())
+        self.shape = (out, 1, 1)
+        return self
+
+    def sequential(self) -> nn.Sequential:
+        return nn.Sequential(*self.layers)
+
+
+def _mlp(net: Network, stack: _Stack) -> None:
+    stack.flatten()
+    for _ in range(net["depth"]):
+        stack.linear(net["width"], net["activation"])
+
+
+def _grey(stack: _Stack, padding: int, otherwise: int) -> int:
+    """Return the first convolution's padding: wider for one channel, so that 28×28 becomes 32×32."""
+    return padding if stack.shape[0] == 1 else otherwise
+
+
+def _convnet(net: Network, stack: _Stack) -> None:
+    for block in range(net["depth"]):
+        stack.conv(net["width"], 3, 1 if block else _grey(stack, 3, 1)).norm(net["norm"])
+        stack.add(ACTIVATIONS[net["activation"]]()).pool(net["pooling"])
+    stack.flatten()
+
+
+def _lenet(net: Network, stack: _Stack) -> None:
+    stack.conv(6, 5, _grey(stack, 2, 0)).add(nn.ReLU()).pool("max")
+    stack.conv(16, 5, 0).add(nn.ReLU()).pool("max")
+    stack.flatten().linear(120).linear(84)
+
+
+def _alexnet(net: Network, stack: _Stack) -> None:
+    stack.conv(128, 5, _grey(stack, 4, 2)).add(nn.ReLU()).pool("max")
+    stack.conv(192, 5, 2).add(nn.ReLU()).pool("max")
+    for out in (256, 192, 192):
+        stack.conv(out, 3, 1).add(nn.ReLU())
+    stack.pool("max").flatten()
+
+
+def _vgg11(net: Network, stack: _Stack) -> None:
+    padding = _grey(stack, 3, 1)
+    for block in ((64,), (128,), (256, 256), (512, 512), (512, 512)):
+        for out in block:
+            stack.conv(out, 3, padding).norm(net["norm"]).add(nn.ReLU())
+            padding = 1
+        stack.pool("max")
+    stack.flatten()
+
+
+def _alexcifarnet(net: Network, stack: _Stack) -> None:
+    stack.conv(64, 5, 2).add(nn.ReLU()).pool("max", 3, 2, 1).add(nn.LocalResponseNorm(4, alpha=0.001 / 9, beta=0.75, k=1))
+    stack.conv(64, 5, 2).add(nn.ReLU(), nn.LocalResponseNorm(4, alpha=0.001 / 9, beta=0.75, k=1)).pool("max", 3, 2, 1)
+    stack.flatten().linear(384).linear(192)
+
+
+class Residual(nn.Module):
+    """The basic block of ResNet-18: ReLU of a body of two convolutions plus a shortcut."""
+
+    def __init__(self, body: nn.Sequential, shortcut: nn.Sequential) -> None:
+        super().__init__()
+        self.body, self.shortcut = body, shortcut
+
+    def forward(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c2 h2 w2"]:
+        """Return the block's activations."""
+        return F.relu(self.body(x) + self.shortcut(x))
+
+
+def _residual(net: Network, stack: _Stack, out: int, halve: bool) -> None:
+    """Append a basic block that halves the image, if it does, by stride 2 or by stride 1 and 2×2 average pooling."""
+    stride = 2 if halve and net["downsampling"] == "stride" else 1
+    pooling = "avg" if halve and net["downsampling"] == "average" else "none"
+    body, shortcut = _Stack(stack.shape), _Stack(stack.shape)
+    body.conv(out, 3, 1, stride, bias=False).norm(net["norm"]).add(nn.ReLU()).pool(pooling)
+    body.conv(out, 3, 1, bias=False).norm(net["norm"])
+    if halve or out != stack.shape[0]:
+        shortcut.conv(out, 1, 0, stride, bias=False).pool(pooling).norm(net["norm"])
+    stack.add(Residual(body.sequential(), shortcut.sequential()))
+    stack.shape = body.shape
+
+
+def _resnet18(net: Network, stack: _Stack) -> None:
+    stack.conv(64, 3, 1, bias=False).norm(net["norm"]).add(nn.ReLU())
+    for out in (64, 128, 256, 512):
+        _residual(net, stack, out, halve=out > 64)
+        _residual(net, stack, out, halve=False)
+    if net["downsampling"] == "average":
+        stack.flatten()
+    else:
+        stack.add(GlobalAverage()).shape = (stack.shape[0], 1, 1)
+
+
+BUILDERS: dict[str, Callable[[Network, _Stack], None]] = {
+    "MLP": _mlp,
+    "ConvNet": _convnet,
+    "LeNet": _lenet,
+    "AlexNet": _alexnet,
+    "VGG11": _vgg11,
+    "ResNet18": _resnet18,
+    "AlexCifarNet": _alexcifarnet,
+}
+
+
+def _construct(net: Network, shape: tuple[int, int, int], classes: int) -> Classifier:
+    stack = _Stack(shape)
+    BUILDERS[net.family](net, stack)
+    return Classifier(stack.sequential(), nn.Linear(stack.shape[0], classes))
+
+
+def _minimum(net: Network, channels: int) -> int:
+    """Return the side of the smallest square image that the network takes."""
+    for side in range(1, 2 ** (net["depth"] + 3) if net.family == "ConvNet" else 128):
+        try:
+            with torch.device("meta"):
+                _construct(net, (channels, side, side), 1)
+            return side
+        except _TooSmall:
+            continue
+    raise AssertionError(f"{net} takes no image")
+
+
+def _initialise(model: nn.Module, init: str) -> None:
+    if init == "pytorch":
+        return
+    for layer in model.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            if init == "kaiming":
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            else:
+                nn.init.xavier_normal_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+
+def build(network: Network, *, channels: int, classes: int, size: tuple[int, int], seed: int, stage: str = "train") -> Classifier:
+    """Build a network and draw its weights from `seed`, leaving the global random state as it was.
+
+    Args:
+        network: its family and options; those at "auto" are resolved for `stage`.
+        channels: of the images, at least 1.
+        classes: at least 1.
+        size: height and width of the images in pixels.
+        seed: of the weights.
+        stage: "condense" or "train".
+
+    Returns:
+        The network on the CPU, in float32 and in training mode.
+
+    Raises:
+        SpecError: fewer channels or classes than 1, images too small for the network, or a width that group norm cannot split.
+    """
+    net = network.resolve(stage)
+    if min(channels, classes) < 1:
+        raise SpecError(f"{net} needs at least 1 channel and 1 class, not {channels} and {classes}")
+    try:
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the accelerators too
+            model = _construct(net, (channels, *size), classes)
+            _initialise(model, net["init"])
+    except _TooSmall:
+        least = _minimum(net, channels)
+        raise SpecError(f"{net} cannot take images of {size[0]}x{size[1]} pixels: use at least {least}x{least}") from None
+    return model
+
+
+def features(model: Classifier, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
+    """Return the penultimate features of the images `x`."""
+    return model.features(x)

@@ -1,0 +1,168 @@
+"""networks.py: parameter counts, options, sizes, seeds, second derivatives."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.func import functional_call, grad, vmap
+
+from dclib.errors import SpecError
+from dclib.networks import build, features
+from dclib.spec import ACTIVATIONS, INITS, NORMS, POOLINGS, Network
+
+COUNTS = [
+    ("MLP", "train", 118_282, 411_146),
+    ("ConvNet", "train", 317_706, 320_010),
+    ("LeNet", "train", 61_706, 62_006),
+    ("AlexNet", "train", 1_865_802, 1_872_202),
+    ("VGG11", "train", 9_229_962, 9_231_114),
+    ("VGG11", "condense", 9_229_962, 9_231_114),
+    ("ResNet18", "train", 11_172_810, 11_173_962),
+    ("ResNet18", "condense", 11_213_770, 11_250_762),
+]
+# Thin or small enough to be differentiated twice in a moment; name, channels, size.
+SMALL = [
+    ("MLP:width=8,activation=sigmoid", 1, (6, 6)),
+    *((f"ConvNet:width=4,depth=2,norm={norm}", 2, (8, 8)) for norm in NORMS),
+    *((f"ConvNet:width=4,depth=2,activation={act}", 1, (6, 6)) for act in ACTIVATIONS),
+    *((f"ConvNet:width=4,depth=2,pooling={pool}", 3, (8, 8)) for pool in POOLINGS),
+    ("LeNet", 1, (12, 12)),
+    ("AlexNet", 3, (8, 8)),
+    ("AlexCifarNet", 3, (8, 8)),
+    ("VGG11:norm=layer", 1, (28, 28)),
+    ("ResNet18:downsampling=average,norm=group", 1, (8, 8)),
+    ("ResNet18:downsampling=stride,norm=instance", 1, (9, 9)),
+]
+
+
+def make(text, channels=1, size=(28, 28), classes=10, seed=0, stage="train"):
+    return build(Network.parse(text), channels=channels, classes=classes, size=size, seed=seed, stage=stage)
+
+
+def count(model):
+    return sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize(("text", "stage", "grey", "colour"), COUNTS)
+def test_parameter_counts_are_the_papers(text, stage, grey, colour):
+    assert count(make(text, stage=stage)) == grey
+    assert count(make(text, 3, (32, 32), stage=stage)) == colour
+
+
+def test_alexcifarnet_is_wang_et_als():
+    convs = 64 * (3 * 25 + 1) + 64 * (64 * 25 + 1)
+    linears = 384 * (4096 + 1) + 192 * (384 + 1) + 10 * (192 + 1)
+    assert count(make("AlexCifarNet", 3, (32, 32))) == convs + linears
+
+
+@pytest.mark.parametrize(("text", "channels", "size"), SMALL)
+def test_forward_and_features(text, channels, size):
+    model = make(text, channels, size, classes=3)
+    x = torch.randn(2, channels, *size, generator=torch.Generator().manual_seed(0))
+    phi = features(model, x)
+    assert phi.shape == (2, model.classifier.in_features)
+    assert model.training and model.classifier.weight.dtype == torch.float32
+    torch.testing.assert_close(model(x), model.classifier(phi))
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_convnet_at_many_sizes(norm):
+    for channels, size in ((1, (28, 28)), (3, (32, 32)), (4, (17, 40)), (2, (64, 64))):
+        model = make(f"ConvNet:width=8,norm={norm}", channels, size, classes=7)
+        assert model(torch.randn(2, channels, *size)).shape == (2, 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "channels", "least", "stage"),
+    [
+        ("LeNet", 1, 12, "train"),
+        ("LeNet", 3, 16, "train"),
+        ("AlexNet", 3, 8, "train"),
+        ("ConvNet", 3, 8, "train"),
+        ("ConvNet:depth=4", 3, 16, "train"),
+        ("VGG11", 3, 32, "train"),
+        ("VGG11", 1, 28, "train"),
+        ("VGG11", 3, 32, "condense"),
+        ("ResNet18", 3, 9, "train"),
+        ("ResNet18", 1, 8, "condense"),
+    ],
+)
+def test_too_small_an_image_is_refused_with_the_minimum(text, channels, least, stage):
+    with pytest.raises(SpecError) as caught:
+        make(text, channels, (least - 1, least - 1), stage=stage)
+    sentence = str(caught.value)
+    assert sentence.startswith(text.partition(":")[0]) and f"{least - 1}x{least - 1}" in sentence and f"{least}x{least}" in sentence
+    model = make(text, channels, (least, least), stage=stage)
+    logits = model(torch.randn(2, channels, least, least, generator=torch.Generator().manual_seed(0)))
+    assert (logits[0] - logits[1]).abs().max() > 0  # it sees the image
+
+
+def test_bad_counts_and_width_are_refused():
+    for channels, classes in ((0, 10), (1, 0)):
+        with pytest.raises(SpecError, match="at least 1"):
+            make("MLP", channels, (4, 4), classes)
+    with pytest.raises(SpecError, match="divisible by 4"):
+        make("ConvNet:width=6,norm=group")
+
+
+def test_auto_follows_the_stage():
+    for text in ("VGG11", "ResNet18"):
+        kinds = {stage: {type(m) for m in make(text, stage=stage).modules()} for stage in ("condense", "train")}
+        assert torch.nn.BatchNorm2d in kinds["condense"] and torch.nn.BatchNorm2d not in kinds["train"]
+        assert torch.nn.GroupNorm in kinds["train"]
+
+
+def test_seed_fixes_the_weights_and_leaves_the_global_state():
+    before = torch.get_rng_state()
+    a, b, c = (make("LeNet", seed=seed).state_dict() for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert not torch.equal(a["classifier.weight"], c["classifier.weight"])
+
+
+@pytest.mark.parametrize("init", INITS)
+def test_initialisations_have_their_variance(init):
+    model = make(f"MLP:width=256,init={init}", 1, (20, 20))
+    weight, bias = model.features[1].weight, model.features[1].bias
+    variance = {"pytorch": 1 / (3 * 400), "kaiming": 2 / 400, "xavier": 2 / (400 + 256)}[init]
+    assert weight.var().item() == pytest.approx(variance, rel=0.03)
+    assert (bias.abs().max() == 0) == (init != "pytorch")
+
+
+def _penalty(model, params, x, y):
+    """A function of the first derivative, so that its own gradient needs the second."""
+    grads = torch.autograd.grad(F.cross_entropy(functional_call(model, params, (x,)), y), tuple(params.values()), create_graph=True)
+    return sum((g * torch.cos(g)).sum() for g in grads)
+
+
+@pytest.mark.parametrize(("text", "channels", "size"), SMALL)
+def test_second_derivatives_match_vmap_and_finite_differences(text, channels, size):
+    model = make(text, channels, size, classes=3, seed=3).double()
+    params = {name: p.detach().clone().requires_grad_() for name, p in model.named_parameters()}
+    draw = torch.Generator().manual_seed(1)
+    x = torch.randn(2, 2, channels, *size, generator=draw, dtype=torch.float64)
+    y = torch.tensor([[0, 1], [2, 1]])
+    if any(isinstance(m, torch.nn.BatchNorm2d) for m in model.modules()):
+        model.eval()
+
+    def loss(p, images, labels):
+        return F.cross_entropy(functional_call(model, p, (images,)), labels)
+
+    xs = x.clone().requires_grad_()
+    total = sum((g * torch.cos(g)).sum() for g in vmap(grad(loss), (None, 0, 0))(params, xs, y).values())
+    (mapped,) = torch.autograd.grad(total, xs)
+    looped = []
+    for images, labels in zip(x, y, strict=True):
+        leaf = images.clone().requires_grad_()
+        looped += torch.autograd.grad(_penalty(model, params, leaf, labels), leaf)
+    looped = torch.stack(looped)
+    torch.testing.assert_close(mapped, looped, rtol=1e-9, atol=1e-12)
+    direction = torch.randn(x[0].shape, generator=draw, dtype=torch.float64)
+    step = 1e-6
+    high, low = (_penalty(model, params, x[0] + sign * step * direction, y[0]).item() for sign in (1, -1))
+    assert (high - low) / (2 * step) == pytest.approx((looped[0] * direction).sum().item(), rel=1e-4, abs=1e-8)
+
+
+def test_compiled_forward_agrees():
+    model = make("ConvNet:width=4,depth=1", 1, (6, 6))
+    x = torch.randn(2, 1, 6, 6, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(torch.compile(model, backend="aot_eager")(x), model(x))
