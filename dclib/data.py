@@ -12,16 +12,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
 from . import sources
 from .errors import DataError
-from .sources import KNOWN, Raw
+from .folders import read_folder
+from .formats import ARRAYS, Raw, check, read_npz
+from .pixels import canonical, convert, measure
+from .sources import KNOWN, Known, available
 from .spec import derive
+
+__all__ = ["KNOWN", "Dataset", "available", "generator", "load"]
 
 
 def generator(seed: int, *purpose: object) -> torch.Generator:
@@ -83,11 +86,11 @@ class Dataset:
     def normalise(self, pixels: UInt8[Tensor, "b c h w"], dtype: torch.dtype = torch.float32) -> Float[Tensor, "b c h w"]:
         """Scale pixels to [0, 1], subtract the channel's mean and divide by its standard deviation."""
         mean, std = (torch.tensor(v, dtype=dtype, device=pixels.device).view(-1, 1, 1) for v in (self.mean, self.std))
-        return pixels.to(dtype).div_(255).sub_(mean).div_(std)
+        return pixels.to(dtype, copy=True).div_(255).sub_(mean).div_(std)
 
     def to(self, device: torch.device | str) -> "Dataset":
         """Return the data set with its tensors on `device`."""
-        moved = {name: getattr(self, name).to(device) for name in sources.ARRAYS}
+        moved = {name: getattr(self, name).to(device) for name in ARRAYS}
         copy = dataclasses.replace(self, **moved)
         if "hash" in self.__dict__:
             copy.__dict__["hash"] = self.hash
@@ -148,49 +151,46 @@ def load(
     Raises:
         DataError: nothing found, or the data cannot be used.
     """
+    _check_request(image_size, channels)
     text, folder = str(name), sources.data_root(root)
-    own = text.endswith(".npz")
-    raw = sources.read_npz(Path(text).expanduser()) if own else sources.find(text, folder, download)
-    known = None if own else KNOWN.get(text)
-    x_train, y_train = canonical(raw.x_train, raw.y_train)
-    x_test, y_test = canonical(raw.x_test, raw.y_test)
-    side = image_size or (28 if text == "digits" else 0)
-    x_train, x_test = (resize(x, side) if side else x for x in (x_train, x_test))
-    mean, std = (known.mean, known.std) if known and known.mean else measure(x_train)
-    names = known.classes if known else tuple(map(str, range(int(y_train.max()) + 1)))
-    return Dataset(
-        Path(text).stem if own else text, x_train, y_train, x_test, y_test, mean, std, names, known.note if known else ""
-    )
+    path, known = Path(name).expanduser(), None
+    if path.suffix == ".npz":
+        title, raw = path.stem, read_npz(path)
+    elif _is_folder(name, folder):
+        title, raw = path.resolve().name, read_folder(path, image_size, channels)
+    else:
+        title, raw, known = text, sources.find(text, folder, download), KNOWN.get(text)
+    return _assemble(title, raw, image_size or (28 if title == "digits" and known else 0), channels, known)
 
 
-def canonical(images: np.ndarray, labels: np.ndarray) -> tuple[UInt8[Tensor, "n c h w"], Int64[Tensor, " n"]]:
-    """Turn (N, H, W) or (N, H, W, C) into tensors (N, C, H, W), ordered by label, then by the image's bytes."""
-    images = images[..., None] if images.ndim == 3 else images
-    images = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
-    rows = images.reshape(len(images), -1).view(f"S{images[0].size}")[:, 0]
-    order = np.lexsort((rows, labels))
-    return torch.from_numpy(images[order]), torch.from_numpy(labels[order].astype(np.int64))
+def _check_request(image_size: int, channels: int) -> None:
+    if isinstance(image_size, bool) or not isinstance(image_size, int) or image_size < 0:
+        raise DataError(f"cannot resize images to {image_size!r} pixels: give a whole number, 0 to leave them as they are")
+    if channels not in (0, 1, 3):
+        raise DataError(f"cannot turn images into {channels!r} channels: give 1 for grey, 3 for RGB, 0 to leave them")
 
 
-def resize(images: UInt8[Tensor, "n c h w"], side: int) -> UInt8[Tensor, "n c s s"]:
-    """Resize to `side` × `side` pixels, bilinear with antialiasing, rounding halves up (the same on every machine)."""
-    if images.shape[2:] == (side, side):
-        return images
-    out = torch.empty(*images.shape[:2], side, side, dtype=torch.uint8)
-    for start in range(0, len(images), 1024):
-        chunk = images[start : start + 1024].double()
-        chunk = F.interpolate(chunk, (side, side), mode="bilinear", antialias=True, align_corners=False)
-        out[start : start + 1024] = (chunk + (0.5 + 1e-6)).clamp_(0, 255).to(torch.uint8)
-    return out
+def _is_folder(name: str | os.PathLike, root: Path) -> bool:
+    """Tell a path from a name: a name has no separator, and one in `KNOWN` or in the data root goes before a folder."""
+    if not isinstance(name, str) or os.sep in name:
+        return True
+    return bool(name) and name not in KNOWN and not (root / f"{name}.npz").is_file() and Path(name).is_dir()
 
 
-def measure(images: UInt8[Tensor, "n c h w"]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the mean and the standard deviation of all pixels in [0, 1], per channel, counted exactly."""
-    mean, std = [], []
-    for c in range(images.shape[1]):
-        counts = np.bincount(images[:, c].numpy().ravel(), minlength=256).tolist()
-        n = sum(counts)
-        first, second = (sum(k * v**power for v, k in enumerate(counts)) for power in (1, 2))
-        mean.append(first / n / 255)
-        std.append((n * second - first**2) ** 0.5 / n / 255)
-    return tuple(mean), tuple(std)
+def _assemble(name: str, raw: Raw, side: int, channels: int, known: Known | None) -> Dataset:
+    """Check the arrays, convert the images, order them, and add names and normalisation."""
+    raw = check(raw, len(known.classes), known.channels) if known else check(raw)
+    x_train, y_train = canonical(convert(raw.x_train, side, channels, raw.where), raw.y_train)
+    x_test, y_test = canonical(convert(raw.x_test, side, channels, raw.where), raw.y_test)
+    mean, std = _constants(known, x_train.shape[1]) or measure(x_train, raw.where)
+    names = known.classes if known else raw.classes or tuple(map(str, range(int(y_train[-1]) + 1)))
+    tensors = map(torch.from_numpy, (x_train, y_train, x_test, y_test))
+    return Dataset(name, *tensors, mean, std, names, known.note if known else "")
+
+
+def _constants(known: Known | None, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Return the usual mean and std of a known data set, where it has them for this number of channels."""
+    if not known or not known.mean or channels not in (known.channels, 3):
+        return None
+    times = channels // known.channels  # grey made RGB has the same constant three times
+    return known.mean * times, known.std * times

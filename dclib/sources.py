@@ -1,15 +1,12 @@
-"""Where the paper's data sets come from (Sec. 3, "Datasets"), and the user's own: numpy arrays as they lie on disk.
+"""Where the paper's data sets come from (Sec. 3, "Datasets"): the data root, Debian's files, torchvision.
 
 `find` looks a name up in the data root ($DCLIB_DATA, else the user's cache folder): an .npz of that name, torchvision's
-files, Debian's, then torchvision's download. Torch and torchvision are imported by nothing here until they are needed.
+files, Debian's, then torchvision's download. Nothing here imports torch before a data set must come from torchvision.
 """
 
-import gzip
-import hashlib
 import os
+import re
 import socket
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,13 +16,27 @@ from typing import NamedTuple
 import numpy as np
 
 from .errors import DataError, SpecError, one_of
+from .formats import ARRAYS, IDX, Raw, npz_counts, read_digits, read_idx, read_npz, words
 
-ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
+SILENCE = 30  # seconds after which a download that receives nothing is given up
+UNVERIFIED = ("MNIST", "FashionMNIST", "USPS")  # torchvision takes their unpacked files as they are, even cut short
+
 DIGITS = tuple("0123456789")
 FASHION = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, NotImplementedError, MemoryError, zipfile.BadZipFile, zlib.error)
+CIFAR100 = tuple(
+    re.findall(
+        r"\w+",
+        """apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can castle
+    caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin elephant flatfish
+    forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster man maple_tree motorcycle
+    mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain plate poppy porcupine
+    possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper snail snake spider squirrel streetcar
+    sunflower sweet_pepper table tank telephone television tiger tractor train trout tulip turtle wardrobe whale willow_tree
+    wolf woman worm""",
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +49,7 @@ class Known:
     mean: tuple[float, ...] = ()  # of pixels in [0, 1], per channel
     std: tuple[float, ...] = ()
     torchvision: str = ""  # the class in torchvision.datasets
-    files: tuple[str, ...] = ()  # those of torchvision's files whose presence shows that it has the data
+    files: tuple[str, ...] = ()  # torchvision's: that all are there shows that it need not download
     note: str = ""
 
 
@@ -46,31 +57,29 @@ def _idx(name: str) -> tuple[str, ...]:
     return tuple(f"{name}/raw/{part}" for part in IDX)
 
 
-IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 _SVHN = (0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970), "SVHN"
-_C10 = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010), "CIFAR10"
-_C100 = (0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762), "CIFAR100"
+_CIFAR10 = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010), "CIFAR10"  # std: the mean of the images' own
+_CIFAR100 = (0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762), "CIFAR100"
 KNOWN = {
     "digits": Known(DIGITS, (1000, 797)),
     "mnist": Known(DIGITS, (60000, 10000), 1, (0.1307,), (0.3081,), "MNIST", _idx("MNIST")),
     "fashionmnist": Known(FASHION, (60000, 10000), 1, (0.2861,), (0.3530,), "FashionMNIST", _idx("FashionMNIST")),
     "svhn": Known(DIGITS, (73257, 26032), 3, *_SVHN, ("train_32x32.mat", "test_32x32.mat")),
     "svhn10k": Known(DIGITS, (8000, 2000), 3, *_SVHN, ("test_32x32.mat",), "a stand-in"),
-    "cifar10": Known(CIFAR10, (50000, 10000), 3, *_C10, ("cifar-10-batches-py",)),
-    "cifar100": Known(tuple(map(str, range(100))), (50000, 10000), 3, *_C100, ("cifar-100-python",)),
+    "cifar10": Known(CIFAR10, (50000, 10000), 3, *_CIFAR10, ("cifar-10-batches-py",)),
+    "cifar100": Known(CIFAR100, (50000, 10000), 3, *_CIFAR100, ("cifar-100-python",)),
     "usps": Known(DIGITS, (7291, 2007), 1, (), (), "USPS", ("usps.bz2", "usps.t.bz2")),
 }
 
 
-class Raw(NamedTuple):
-    """Images as uint8 (N, H, W) or (N, H, W, C) and labels as whole numbers, unchecked, with the place they came from."""
+class Available(NamedTuple):
+    """One row of `dclib data`."""
 
-    x_train: np.ndarray
-    y_train: np.ndarray
-    x_test: np.ndarray
-    y_test: np.ndarray
-    where: str
-    classes: tuple[str, ...] = ()
+    name: str
+    where: str  # embedded, npz, torchvision, debian, downloadable or unreadable
+    train: int  # images
+    test: int
+    note: str
 
 
 def data_root(root: str | os.PathLike | None = None) -> Path:
@@ -79,66 +88,33 @@ def data_root(root: str | os.PathLike | None = None) -> Path:
     return Path(root or os.environ.get("DCLIB_DATA") or Path(cache) / "dclib").expanduser()
 
 
-def words(error: BaseException) -> str:
-    """The first line of an error's text, in order to quote it within a sentence."""
-    text = (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0]
-    return text.strip().rstrip(".")
+def available(root: str | os.PathLike | None = None) -> list[Available]:
+    """List every data set that `find` can be asked for, with the place where it would be found."""
+    folder = data_root(root)
+    own = sorted(path.stem for path in folder.glob("*.npz") if path.stem not in KNOWN)
+    return [_available(name, folder) for name in (*KNOWN, *own)]
 
 
-def read_npz(path: Path) -> Raw:
-    """Read x_train, y_train, x_test and y_test from an .npz file (never pickled objects).
-
-    Raises:
-        DataError: no such file, not a whole .npz, or an array is missing.
-    """
-    if not path.is_file():
-        raise DataError(f"there is no file {path}: give the path of an .npz with {', '.join(ARRAYS)}")
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            if missing := [key for key in ARRAYS if key not in archive.files]:
-                raise DataError(f"{path} has no array {missing[0]!r}: an .npz must hold {', '.join(ARRAYS)}")
-            return Raw(*(archive[key] for key in ARRAYS), where=str(path))
-    except DataError:
-        raise
-    except (*UNREADABLE, AttributeError, TypeError) as error:
-        raise DataError(f"cannot read {path} ({words(error)}): make or fetch the .npz file again") from error
+def _available(name: str, root: Path) -> Available:
+    known, where = KNOWN.get(name), _where(name, root)
+    note = known.note if known else ""
+    if where != "npz":
+        return Available(name, where, *known.counts, note)
+    counts = npz_counts(root / f"{name}.npz")
+    return Available(name, "npz" if all(counts) else "unreadable", *counts, note)
 
 
-def read_idx(folder: Path) -> Raw:
-    """Read the four idx files of MNIST's kind, gzipped, from a folder.
-
-    Raises:
-        DataError: a file cannot be read or is not of the stated size.
-    """
-    return Raw(*(_read_idx_file(folder / f"{part}.gz") for part in IDX), where=str(folder))
-
-
-def _read_idx_file(path: Path) -> np.ndarray:
-    try:
-        content = gzip.decompress(path.read_bytes())
-        shape = np.frombuffer(content, ">i4", content[3], offset=4)
-        return np.frombuffer(content, np.uint8, offset=4 + 4 * len(shape)).reshape(shape)
-    except (*UNREADABLE, IndexError) as error:
-        raise DataError(f"cannot read {path} ({words(error)}): install the file again") from error
-
-
-def read_digits() -> Raw:
-    """Return scikit-learn's 1,797 digits, 8×8, split once and for all into 1,000 for training and 797 for testing.
-
-    Within each class the images are ordered by a hash of their index, and the first 5/9 or so train (stratified).
-    """
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise DataError("digits come with scikit-learn, which is not installed: pip install scikit-learn") from error
-    data = load_digits()
-    images, labels = np.rint(data.images * (255 / 16)).astype(np.uint8), data.target.astype(np.int64)
-    hashed = [hashlib.sha256(str(i).encode()).digest() for i in range(len(labels))]
-    order = sorted(range(len(labels)), key=lambda i: (labels[i], hashed[i]))
-    # every 1797/1000-th image in this order trains: 1,000 in all, and from each class its share to within one image
-    train = np.array([(i + 1) * 1000 // 1797 > i * 1000 // 1797 for i in range(len(order))])
-    first, second = np.array(order)[train], np.array(order)[~train]
-    return Raw(images[first], labels[first], images[second], labels[second], "scikit-learn")
+def _where(name: str, root: Path) -> str:
+    """Say where a data set would be found, in the order of look-up."""
+    if name == "digits":
+        return "embedded"
+    if (root / f"{name}.npz").is_file():
+        return "npz"
+    if all((root / file).exists() for file in KNOWN[name].files):
+        return "torchvision"
+    if name == "fashionmnist" and all((DEBIAN / f"{part}.gz").is_file() for part in IDX):
+        return "debian"
+    return "downloadable"
 
 
 def find(name: str, root: Path, download: bool = True) -> Raw:
@@ -152,69 +128,88 @@ def find(name: str, root: Path, download: bool = True) -> Raw:
     Raises:
         DataError: unknown name, nothing found, or what was found cannot be read.
     """
-    if name == "digits":
-        return read_digits()
-    if (path := root / f"{name}.npz").is_file():
-        return read_npz(path)
     try:
-        known = KNOWN[str(one_of("data set", name, (*KNOWN, *(p.stem for p in sorted(root.glob("*.npz"))))))]
+        one_of("data set", name, (*KNOWN, *sorted(path.stem for path in root.glob("*.npz") if path.stem not in KNOWN)))
     except SpecError as error:
         raise DataError(f"{error}, or give the path of an .npz file or of a folder with train/ and test/") from None
-    if all((root / file).exists() for file in known.files):
-        return from_torchvision(name, root, download=False)
-    if name == "fashionmnist" and all((DEBIAN / f"{part}.gz").is_file() for part in IDX):
+    where = _where(name, root)
+    if where == "embedded":
+        return read_digits()
+    if where == "npz":
+        return read_npz(root / f"{name}.npz")
+    if where == "debian":
         return read_idx(DEBIAN)
-    if not download:
+    if where == "downloadable" and not download:
         raise DataError(f"{name} is not on this machine: {_three_ways(name, root)}")
-    return from_torchvision(name, root, download=True)
+    return _from_torchvision(name, root, where == "torchvision", download)
 
 
 def _three_ways(name: str, root: Path) -> str:
     return (
-        f"put {name}.npz (with {', '.join(ARRAYS)}) into {root}, or put torchvision's files there ({', '.join(KNOWN[name].files)}), "
-        "or run the command once on a machine with a network, which downloads them"
+        f"put {name}.npz (with {', '.join(ARRAYS)}) into {root}, or put torchvision's files there "
+        f"({', '.join(KNOWN[name].files)}), or run the command once on a machine with a network, which downloads them"
     )
 
 
+def _from_torchvision(name: str, root: Path, present: bool, download: bool) -> Raw:
+    """Read a data set through torchvision, which draws a progress bar while it downloads.
+
+    With `download`, files that are present but damaged are fetched again where torchvision knows their checksums.
+    """
+    known = KNOWN[name]
+    try:
+        with _given_up_when_silent(), _no_half_files(known, root):
+            splits = ("test",) if name == "svhn10k" else ("train", "test")
+            parts = [_split(known.torchvision, root, split, download) for split in splits]
+    except ImportError as error:
+        package = error.name or "torchvision"
+        raise DataError(
+            f"{name} needs {package}, which cannot be imported: pip install {package}, or put {name}.npz into {root}"
+        ) from error
+    except Exception as error:  # torchvision lets through whatever its parsers and urllib raise
+        if not present:
+            raise DataError(
+                f"{name} is not on this machine and cannot be downloaded ({words(error)}): {_three_ways(name, root)}"
+            ) from error
+        raise DataError(
+            f"cannot read torchvision's files of {name} in {root} ({words(error)}): delete and fetch them again"
+        ) from error
+    if name == "svhn10k":
+        images, labels = parts[0]
+        parts = [(images[:8000], labels[:8000]), (images[8000:10000], labels[8000:10000])]
+    return Raw(*parts[0], *parts[1], where=f"torchvision's files in {root}")
+
+
+def _split(kind: str, root: Path, split: str, download: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return images (N, H, W) or (N, H, W, C) and labels of the "train" or "test" split."""
+    from torchvision import datasets
+
+    make = getattr(datasets, kind)
+    if kind == "SVHN":
+        part = make(str(root), split=split, download=download)
+        return part.data.transpose(0, 2, 3, 1), part.labels
+    part = make(str(root), train=split == "train", download=download)
+    return np.asarray(part.data), np.asarray(part.targets)
+
+
 @contextmanager
-def _patience(seconds: float) -> Iterator[None]:
-    """Give up a connection that stays silent for `seconds`."""
+def _given_up_when_silent() -> Iterator[None]:
     before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
+    socket.setdefaulttimeout(SILENCE)
     try:
         yield
     finally:
         socket.setdefaulttimeout(before)
 
 
-def from_torchvision(name: str, root: Path, download: bool) -> Raw:
-    """Read a data set through torchvision, which draws a progress bar while it downloads.
-
-    Raises:
-        DataError: torchvision is not installed, or the files cannot be read or downloaded.
-    """
-    known = KNOWN[name]
+@contextmanager
+def _no_half_files(known: Known, root: Path) -> Iterator[None]:
+    """Remove the files that a failed or interrupted download leaves, where torchvision would later take them for whole."""
+    files = [root / file for file in known.files if known.torchvision in UNVERIFIED]
+    new = [file for file in files if not file.exists()]
     try:
-        from torchvision import datasets
-    except ImportError as error:
-        raise DataError(f"{name} needs torchvision, which is not installed: pip install torchvision, or {_three_ways(name, root)}") from error
-    make = getattr(datasets, known.torchvision)
-    splits = ("test",) if name == "svhn10k" else ("train", "test")
-    try:
-        with _patience(30):
-            parts = [_split(make, known.torchvision, root, split, download) for split in splits]
-    except Exception as error:  # torchvision raises whatever its parser or urllib does
-        if download:
-            raise DataError(f"{name} is not on this machine and cannot be downloaded ({words(error)}): {_three_ways(name, root)}") from error
-        raise DataError(f"cannot read torchvision's files of {name} in {root} ({words(error)}): delete them and fetch them again") from error
-    if name == "svhn10k":
-        (x, y), = parts
-        parts = [(x[:8000], y[:8000]), (x[8000:10000], y[8000:10000])]
-    return Raw(*parts[0], *parts[1], where=f"torchvision's files in {root}")
-
-
-def _split(make, kind: str, root: Path, split: str, download: bool) -> tuple[np.ndarray, np.ndarray]:
-    choice = {"split": split} if kind == "SVHN" else {"train": split == "train"}
-    part = make(str(root), download=download, **choice)
-    images, labels = np.asarray(part.data), np.asarray(part.labels if kind == "SVHN" else part.targets)
-    return (images.transpose(0, 2, 3, 1) if kind == "SVHN" else images), labels
+        yield
+    except BaseException:
+        for file in new:
+            file.unlink(missing_ok=True)
+        raise
