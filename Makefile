@@ -1,0 +1,69 @@
+# make demo · test · lint · book · notebooks · bench · clean — each sets up .venv by itself when it is missing or out of date.
+# Another Python: make demo PYTHON=python3.12
+
+PYTHON ?= python3
+PY     := .venv/bin/python
+READY  := .venv/.ready
+
+SHELL       := bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS   += --no-print-directory
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint book notebooks bench clean
+
+# Large buffers stay with the process instead of going back to the system at every step (glibc; ignored elsewhere).
+export MALLOC_MMAP_MAX_ ?= 0
+export MALLOC_TRIM_THRESHOLD_ ?= 4294967296
+export PYDEVD_DISABLE_FILE_VALIDATION ?= 1
+export MPLBACKEND ?= agg
+
+help:
+	@echo 'make demo       Table 2 in small, on the embedded digits: a few minutes on two cores, no network needed'
+	@echo 'make test       lint, unit tests, every notebook, the book'
+	@echo 'make book       build the book from the records: _build/html/index.html'
+	@echo 'make notebooks  execute every notebook on the best records and refresh the tables kept in git'
+	@echo 'make bench      speed and memory against the literal Algorithm 1'
+	@echo 'make lint       ruff'
+	@echo 'make clean      remove what was built (.venv, results and data stay)'
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { \
+	  echo 'dclib needs Python 3.11, 3.12 or 3.13; name one, for example: make $(MAKECMDGOALS) PYTHON=python3.12' >&2; exit 1; }
+	@echo 'Setting up .venv (once; PyTorch is most of it, so this can take some minutes) ...'
+	@$(PY) -c '' 2>/dev/null || $(PYTHON) -m venv --clear .venv
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip install --quiet -c constraints.txt -e '.[book,dev]'
+	@touch $@
+
+demo: $(READY)
+	@mkdir -p _build/demo
+	@echo 'Condensing the digits with three networks, then training six networks on each set ...'
+	@$(PY) -m papermill notebooks/cross_arch.ipynb _build/demo/cross_arch.ipynb -p preset smoke --progress-bar --log-level WARNING
+	@$(PY) notebooks/show.py _build/demo/cross_arch.ipynb
+	@echo
+	@echo 'Next:  make book                             the whole book, from the records: _build/html/index.html'
+	@echo '       .venv/bin/dclib condense mnist -o set.safetensors      your first condensed set of real data'
+	@echo '       .venv/bin/dclib run cross_arch --preset cpu            Table 2 on MNIST (see book/reproducing.md)'
+
+test: lint
+	@$(PY) -m pytest
+
+lint: $(READY)
+	@$(PY) -m ruff check .
+
+book: $(READY)
+	@.venv/bin/jupyter-book build . --all -W -n --keep-going --quiet
+	@echo 'The book: _build/html/index.html'
+
+notebooks: $(READY)
+	@for n in notebooks/*.ipynb; do \
+	  echo "$$n"; \
+	  $(PY) -m nbconvert --to notebook --execute --inplace --log-level WARN "$$n"; \
+	  $(PY) -m nbstripout --keep-count "$$n"; \
+	done
+
+bench: $(READY)
+	@for b in benchmarks/bench_*.py; do echo "$$b"; $(PY) "$$b"; done
+
+clean:
+	@rm -rf _build build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .coverage
+	@find dclib tests benchmarks notebooks -name __pycache__ -type d -prune -exec rm -rf {} +
