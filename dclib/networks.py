@@ -1,11 +1,15 @@
-"""The networks of the paper (Sec. 3, appendix A): MLP, ConvNet, LeNet, AlexNet, VGG-11, ResNet-18 and, from Wang et al. (2018), AlexCifarNet.
+"""The networks of the paper (Sec. 3, appendix A), and AlexCifarNet, with which it compares to Wang et al. (2018).
 
-`build` turns a `spec.Network` into a module for given channels, classes and image size. Each is a `Classifier`: `features`
-maps images to the penultimate features, `classifier` is the last linear layer. All of it may be differentiated twice and
-mapped by `torch.func.vmap`: no operation works in place, and layer norm is our own.
+`build` turns a `spec.Network` into a `Classifier` for given channels, classes and image size. All of it may be differentiated
+twice and mapped by `torch.func.vmap`: no operation works in place, and layer norm is our own. The `forward`s opt out of the
+tests' type checker, which `torch.compile` cannot trace.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from typing import no_type_check
 
 import torch
 import torch.nn.functional as F
@@ -13,68 +17,60 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from .errors import SpecError
-from .spec import Network
+from .spec import FAMILIES, Network
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "leakyrelu": lambda: nn.LeakyReLU(0.01)}
 GROUPS = 4  # of group norm
 
 
 class Classifier(nn.Module):
-    """A network as its feature extractor and its last linear layer."""
+    """A network as `features`, up to the penultimate layer, and `classifier`, the last linear one; it maps images to logits."""
 
     def __init__(self, features: nn.Sequential, classifier: nn.Linear) -> None:
         super().__init__()
         self.features, self.classifier = features, classifier
 
+    @no_type_check
     def forward(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n classes"]:
-        """Return the logits of the images `x`."""
         return self.classifier(self.features(x))
 
 
 class LayerNorm(nn.Module):
-    """Layer norm with affine parameters outside `F.layer_norm`, whose own have wrong second derivatives under vmap."""
+    """Layer norm over (C, h, w), its affine parameters outside `F.layer_norm`: inside, second derivatives under vmap are wrong."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()
         self.shape = shape
         self.weight, self.bias = nn.Parameter(torch.ones(shape)), nn.Parameter(torch.zeros(shape))
 
+    @no_type_check
     def forward(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c h w"]:
-        """Normalise each image over its channels and pixels, then scale and shift each of them."""
         return F.layer_norm(x, self.shape) * self.weight + self.bias
-
-
-class GlobalAverage(nn.Module):
-    """Global average pooling."""
-
-    def forward(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c"]:
-        """Return the mean of each channel."""
-        return x.mean((2, 3))
 
 
 class _TooSmall(Exception):
     """The image has shrunk to nothing, or to one pixel where instance norm would leave only zeros."""
 
 
-def _norm(kind: str, shape: tuple[int, int, int]) -> list[nn.Module]:
+def _norm(kind: str, shape: tuple[int, int, int]) -> nn.Module:
     channels, height, width = shape
+    if kind == "layer":
+        return LayerNorm(shape)
+    if kind == "batch":
+        return nn.BatchNorm2d(channels)
     if kind == "instance" and height * width == 1:
         raise _TooSmall
     if kind == "group" and channels % GROUPS:
-        raise SpecError(f"group norm has {GROUPS} groups, but the layer has {channels} channels: choose a width divisible by {GROUPS}")
-    makers: dict[str, Callable[[], nn.Module]] = {
-        "batch": lambda: nn.BatchNorm2d(channels),
-        "layer": lambda: LayerNorm(shape),
-        "instance": lambda: nn.GroupNorm(channels, channels),
-        "group": lambda: nn.GroupNorm(GROUPS, channels),
-    }
-    return [] if kind == "none" else [makers[kind]()]
+        raise SpecError(f"group norm cannot split {channels} channels into {GROUPS} groups: choose a width divisible by {GROUPS}")
+    return nn.GroupNorm(channels if kind == "instance" else GROUPS, channels)
 
 
 class _Stack:
     """Layers in a row, with the shape (channels, height, width) that has come out of them so far."""
 
     def __init__(self, shape: tuple[int, int, int]) -> None:
+        if min(shape) < 1:
+            raise _TooSmall
         self.layers: list[nn.Module] = []
         self.shape = shape
 
@@ -94,36 +90,33 @@ class _Stack:
         return self.add(layer)
 
     def norm(self, kind: str) -> "_Stack":
-        return self.add(*_norm(kind, self.shape))
+        return self if kind == "none" else self.add(_norm(kind, self.shape))
 
     def pool(self, kind: str, kernel: int = 2, stride: int = 2, padding: int = 0) -> "_Stack":
-        if kind == "none":
-            return self
-        self._shrink(self.shape[0], kernel, stride, padding)
-        return self.add((nn.MaxPool2d if kind == "max" else nn.AvgPool2d)(kernel, stride, padding))
+        if kind != "none":
+            self._shrink(self.shape[0], kernel, stride, padding)
+            self.add((nn.MaxPool2d if kind == "max" else nn.AvgPool2d)(kernel, stride, padding))
+        return self
 
     def flatten(self) -> "_Stack":
         self.shape = (self.shape[0] * self.shape[1] * self.shape[2], 1, 1)
         return self.add(nn.Flatten())
 
     def linear(self, out: int, activation: str = "relu") -> "_Stack":
-        self.add(nn.Linear(self.shape[0], out), ACTIVATIONS[activation]())
+        layer = nn.Linear(self.shape[0], out)
         self.shape = (out, 1, 1)
-        return self
+        return self.add(layer, ACTIVATIONS[activation]())
 
-    def sequential(self) -> nn.Sequential:
-        return nn.Sequential(*self.layers)
+
+def _grey(stack: _Stack, padding: int, otherwise: int) -> int:
+    """Return the first convolution's padding: wider for one channel, so that 28×28 becomes 32×32."""
+    return padding if stack.shape[0] == 1 else otherwise
 
 
 def _mlp(net: Network, stack: _Stack) -> None:
     stack.flatten()
     for _ in range(net["depth"]):
         stack.linear(net["width"], net["activation"])
-
-
-def _grey(stack: _Stack, padding: int, otherwise: int) -> int:
-    """Return the first convolution's padding: wider for one channel, so that 28×28 becomes 32×32."""
-    return padding if stack.shape[0] == 1 else otherwise
 
 
 def _convnet(net: Network, stack: _Stack) -> None:
@@ -148,18 +141,17 @@ def _alexnet(net: Network, stack: _Stack) -> None:
 
 
 def _vgg11(net: Network, stack: _Stack) -> None:
-    padding = _grey(stack, 3, 1)
     for block in ((64,), (128,), (256, 256), (512, 512), (512, 512)):
         for out in block:
-            stack.conv(out, 3, padding).norm(net["norm"]).add(nn.ReLU())
-            padding = 1
+            stack.conv(out, 3, 1 if stack.layers else _grey(stack, 3, 1)).norm(net["norm"]).add(nn.ReLU())
         stack.pool("max")
     stack.flatten()
 
 
 def _alexcifarnet(net: Network, stack: _Stack) -> None:
-    stack.conv(64, 5, 2).add(nn.ReLU()).pool("max", 3, 2, 1).add(nn.LocalResponseNorm(4, alpha=0.001 / 9, beta=0.75, k=1))
-    stack.conv(64, 5, 2).add(nn.ReLU(), nn.LocalResponseNorm(4, alpha=0.001 / 9, beta=0.75, k=1)).pool("max", 3, 2, 1)
+    local = partial(nn.LocalResponseNorm, 4, alpha=0.001 / 9, beta=0.75, k=1)
+    stack.conv(64, 5, 2).add(nn.ReLU()).pool("max", 3, 2, 1).add(local())
+    stack.conv(64, 5, 2).add(nn.ReLU(), local()).pool("max", 3, 2, 1)
     stack.flatten().linear(384).linear(192)
 
 
@@ -170,8 +162,8 @@ class Residual(nn.Module):
         super().__init__()
         self.body, self.shortcut = body, shortcut
 
+    @no_type_check
     def forward(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c2 h2 w2"]:
-        """Return the block's activations."""
         return F.relu(self.body(x) + self.shortcut(x))
 
 
@@ -184,7 +176,7 @@ def _residual(net: Network, stack: _Stack, out: int, halve: bool) -> None:
     body.conv(out, 3, 1, bias=False).norm(net["norm"])
     if halve or out != stack.shape[0]:
         shortcut.conv(out, 1, 0, stride, bias=False).pool(pooling).norm(net["norm"])
-    stack.add(Residual(body.sequential(), shortcut.sequential()))
+    stack.add(Residual(nn.Sequential(*body.layers), nn.Sequential(*shortcut.layers)))
     stack.shape = body.shape
 
 
@@ -193,50 +185,34 @@ def _resnet18(net: Network, stack: _Stack) -> None:
     for out in (64, 128, 256, 512):
         _residual(net, stack, out, halve=out > 64)
         _residual(net, stack, out, halve=False)
-    if net["downsampling"] == "average":
-        stack.flatten()
-    else:
-        stack.add(GlobalAverage()).shape = (stack.shape[0], 1, 1)
+    if net["downsampling"] == "stride":
+        stack.add(nn.AdaptiveAvgPool2d(1)).shape = (512, 1, 1)
+    stack.flatten()
 
 
-BUILDERS: dict[str, Callable[[Network, _Stack], None]] = {
-    "MLP": _mlp,
-    "ConvNet": _convnet,
-    "LeNet": _lenet,
-    "AlexNet": _alexnet,
-    "VGG11": _vgg11,
-    "ResNet18": _resnet18,
-    "AlexCifarNet": _alexcifarnet,
-}
+BUILDERS = dict(zip(FAMILIES, (_mlp, _convnet, _lenet, _alexnet, _vgg11, _resnet18, _alexcifarnet), strict=True))
 
 
 def _construct(net: Network, shape: tuple[int, int, int], classes: int) -> Classifier:
     stack = _Stack(shape)
     BUILDERS[net.family](net, stack)
-    return Classifier(stack.sequential(), nn.Linear(stack.shape[0], classes))
+    model = Classifier(nn.Sequential(*stack.layers), nn.Linear(stack.shape[0], classes))
+    _initialise(model, net["init"])
+    return model
 
 
-def _minimum(net: Network, channels: int) -> int:
-    """Return the side of the smallest square image that the network takes."""
-    for side in range(1, 2 ** (net["depth"] + 3) if net.family == "ConvNet" else 128):
-        try:
-            with torch.device("meta"):
-                _construct(net, (channels, side, side), 1)
-            return side
-        except _TooSmall:
-            continue
-    raise AssertionError(f"{net} takes no image")
+def _fits(net: Network, shape: tuple[int, int, int]) -> bool:
+    with suppress(_TooSmall), torch.device("meta"):
+        return bool(_construct(net, shape, 1))
+    return False
 
 
 def _initialise(model: nn.Module, init: str) -> None:
-    if init == "pytorch":
-        return
-    for layer in model.modules():
+    """Draw the weights anew: He's normal (fan in, gain √2) or Glorot's, with zero biases; "pytorch" leaves its own."""
+    draw = {"kaiming": partial(nn.init.kaiming_normal_, nonlinearity="relu"), "xavier": nn.init.xavier_normal_}
+    for layer in model.modules() if init != "pytorch" else ():
         if isinstance(layer, nn.Conv2d | nn.Linear):
-            if init == "kaiming":
-                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-            else:
-                nn.init.xavier_normal_(layer.weight)
+            draw[init](layer.weight)
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
 
@@ -264,12 +240,10 @@ def build(network: Network, *, channels: int, classes: int, size: tuple[int, int
     try:
         with torch.random.fork_rng(devices=[]), torch.device("cpu"):
             torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the accelerators too
-            model = _construct(net, (channels, *size), classes)
-            _initialise(model, net["init"])
+            return _construct(net, (channels, *size), classes)
     except _TooSmall:
-        least = _minimum(net, channels)
+        least = next(side for side in count(1) if _fits(net, (channels, side, side)))
         raise SpecError(f"{net} cannot take images of {size[0]}x{size[1]} pixels: use at least {least}x{least}") from None
-    return model
 
 
 def features(model: Classifier, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
