@@ -107,6 +107,7 @@ def _open(file: Path):
     except (*UNREADABLE, SyntaxError, Image.DecompressionBombError) as error:
         raise _unreadable(file, error) from error
     if image.mode not in (*GREY, *COLOUR):
+        image.close()
         raise DataError(f"{file} has pixels of the kind {image.mode}: save it with 8 bits per channel")
     return image
 

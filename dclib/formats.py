@@ -6,6 +6,7 @@ that were quietly wrong costs hours before anyone notices.
 
 import gzip
 import hashlib
+import re
 import zipfile
 import zlib
 from pathlib import Path
@@ -32,9 +33,9 @@ class Raw(NamedTuple):
 
 
 def words(error: BaseException) -> str:
-    """The first line of an error's text, in order to quote it within a sentence."""
+    """The first sentence of an error's text, in order to quote it within one of ours."""
     text = getattr(error, "strerror", None) or getattr(error, "reason", None) or str(error) or type(error).__name__
-    return str(text).strip().splitlines()[0].rstrip(".:; ")
+    return re.split(r"[.!] |\n", str(text).strip())[0].rstrip(".:; ")
 
 
 def read_npz(path: Path) -> Raw:
@@ -46,14 +47,15 @@ def read_npz(path: Path) -> Raw:
     if not path.is_file():
         raise DataError(f"there is no file {path}: give the path of an .npz with {', '.join(ARRAYS)}")
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if missing := [key for key in ARRAYS if key not in archive.files]:
-                raise DataError(f"{path} has no array {missing[0]!r}: an .npz must hold {', '.join(ARRAYS)}")
-            return Raw(*(archive[key] for key in ARRAYS), where=str(path))
-    except DataError:
-        raise
-    except (*UNREADABLE, AttributeError, TypeError) as error:
+        with open(path, "rb") as file:  # np.load leaves a path that it cannot read open
+            archive = np.load(file, allow_pickle=False)
+            arrays = {key: archive[key] for key in ARRAYS if key in archive.files}
+    except (*UNREADABLE, AttributeError) as error:
         raise DataError(f"cannot read {path} ({words(error)}): make or fetch the .npz file again") from error
+    for key in ARRAYS:
+        if not isinstance(arrays.get(key), np.ndarray):
+            raise DataError(f"{path} has no array {key!r}: an .npz must hold {', '.join(ARRAYS)}")
+    return Raw(**arrays, where=str(path))
 
 
 def npz_counts(path: Path) -> tuple[int, int]:
