@@ -222,8 +222,7 @@ def build(network: Network, *, channels: int, classes: int, size: tuple[int, int
 
     Args:
         network: its family and options; those at "auto" are resolved for `stage`.
-        channels: of the images, at least 1.
-        classes: at least 1.
+        channels, classes: at least 1.
         size: height and width of the images in pixels.
         seed: of the weights.
         stage: "condense" or "train".

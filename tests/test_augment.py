@@ -1,0 +1,180 @@
+"""augment.py: each operation against a literal version, image by image; the draws against their distributions."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from scipy import ndimage
+
+from dclib.augment import augment, crop, flip, rotate, scale
+from dclib.errors import SpecError
+from dclib.spec import AUGMENTATIONS
+
+SHAPES = [(1, 28, 28), (3, 32, 32), (2, 9, 14), (1, 14, 9)]
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def pictures(n, shape, seed=0):
+    """Smooth random images with a mean away from zero."""
+    noise = torch.randn(n, *shape, generator=generator(seed), dtype=torch.float64)
+    return F.avg_pool2d(noise, 3, 1, 1) + 0.3
+
+
+def channel_mean(images):
+    return images.mean((0, 2, 3))[:, None, None]
+
+
+# The literal version: one image at a time, as one would write it first.
+
+
+def literal_crop(image, mean, down, right):
+    c, h, w = image.shape
+    padded = np.empty((c, h + 8, w + 8))
+    padded[:] = np.asarray(mean).reshape(c, 1, 1)
+    padded[:, 4 : 4 + h, 4 : 4 + w] = image
+    return padded[:, down : down + h, right : right + w]
+
+
+def literal_scale(image, vertical, horizontal):
+    c, h, w = image.shape
+    new_h, new_w = int(vertical * h), int(horizontal * w)
+    resized = F.interpolate(torch.from_numpy(image)[None], [new_h, new_w])[0].numpy()
+    side = max(h, w, new_h, new_w)
+    canvas = np.zeros((c, side, side))
+    top, left = (side - new_h) // 2, (side - new_w) // 2
+    canvas[:, top : top + new_h, left : left + new_w] = resized
+    top, left = (side - h) // 2, (side - w) // 2
+    return canvas[:, top : top + h, left : left + w]
+
+
+def literal_rotate(image, mean, degrees):
+    out = []
+    for channel, fill in zip(image, np.ravel(mean), strict=True):
+        h, w = channel.shape
+        turned = ndimage.rotate(channel, degrees, cval=fill)
+        turned = np.pad(turned, 9, constant_values=fill)  # a long image turns into a shorter one
+        top, left = (turned.shape[0] - h) // 2, (turned.shape[1] - w) // 2
+        out.append(turned[top : top + h, left : left + w])
+    return np.stack(out)
+
+
+def literal_augment(images, operations, draw):
+    mean = images.mean((0, 2, 3))
+    out = images.copy()
+    for i, image in enumerate(images):
+        operation = operations[draw.integers(len(operations))]
+        if operation == "crop":
+            out[i] = literal_crop(image, mean, *draw.integers(0, 8, 2))
+        elif operation == "scale":
+            out[i] = literal_scale(image, *draw.uniform(0.8, 1.2, 2))
+        elif operation == "rotate":
+            out[i] = literal_rotate(image, mean, draw.integers(-45, 45))
+        elif operation == "noise":
+            out[i] = image + 0.001 * draw.standard_normal(image.shape)
+        elif draw.random() < 0.5:
+            out[i] = image[:, :, ::-1]
+    return out
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_crop_is_exact(shape):
+    offsets = torch.cartesian_prod(torch.arange(9), torch.arange(9)).T.contiguous()
+    images = pictures(offsets.shape[1], shape)
+    mean = channel_mean(images)
+    want = [literal_crop(image, mean, *at) for image, at in zip(images.numpy(), offsets.T.numpy(), strict=True)]
+    assert np.array_equal(crop(images, mean, offsets).numpy(), np.stack(want))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_scale_is_exact(shape):
+    edges = torch.tensor([0.8, 0.95, 1.0, 1.05, 1.2], dtype=torch.float64)
+    factors = torch.cat((torch.cartesian_prod(edges, edges).T, 0.8 + 0.4 * torch.rand(2, 150, generator=generator()).double()), 1)
+    images = pictures(factors.shape[1], shape)
+    want = [literal_scale(image, *factor) for image, factor in zip(images.numpy(), factors.T.numpy(), strict=True)]
+    assert np.array_equal(scale(images, factors).numpy(), np.stack(want))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rotate_is_scipys(shape):
+    degrees = torch.arange(-45, 46)
+    images = pictures(len(degrees), shape)
+    mean = channel_mean(images)
+    want = np.stack([literal_rotate(image, mean, d) for image, d in zip(images.numpy(), degrees.tolist(), strict=True)])
+    np.testing.assert_allclose(rotate(images, mean, degrees).numpy(), want, atol=1e-12)
+    single = rotate(images.float(), mean.float(), degrees).numpy()
+    assert np.mean(np.abs(single - want) > 1e-5) < 1e-3  # rounding may move a pixel over the image's edge
+
+
+def test_flip_mirrors_the_marked_images():
+    images = pictures(3, (2, 5, 6))
+    got = flip(images, torch.tensor([True, False, True])).numpy()
+    assert np.array_equal(got, np.stack([images[0].numpy()[:, :, ::-1], images[1].numpy(), images[2].numpy()[:, :, ::-1]]))
+
+
+@pytest.mark.parametrize("operations", [*((name,) for name in AUGMENTATIONS), ("crop", "scale", "rotate"), ("crop", "noise")])
+def test_draws_follow_the_literal_versions_distribution(operations):
+    """Means and variances of every pixel over many draws differ by no more than their own sampling error."""
+    n = 3000
+    image = pictures(1, (1, 12, 12), seed=3)
+    images = image.expand(n, -1, -1, -1)
+    ours = augment(images, operations, generator(1)).numpy()
+    literal = literal_augment(images.numpy().copy(), operations, np.random.default_rng(2))
+    centre = literal.mean(0)
+    for power in (1, 2):
+        a, b = (ours - centre) ** power, (literal - centre) ** power
+        error = np.sqrt((a.var(0) + b.var(0)) / n)
+        z = np.abs(a.mean(0) - b.mean(0)) / np.maximum(error, 1e-12)
+        assert z.max() < 4.5  # of 144 pixels, each about N(0, 1)
+        assert 0.3 < np.sqrt((z**2).mean()) < 2
+
+
+def test_each_operation_falls_on_its_share_of_the_images():
+    images = torch.rand(3000, 1, 8, 8, generator=generator()).double() + 5
+    out = augment(images, ("noise", "flip"), generator(4))
+    mirrored, same = ((out - other).abs().amax((1, 2, 3)) == 0 for other in (images.flip(3), images))
+    for share, expected in ((mirrored, 0.25), (same, 0.25), (~(mirrored | same), 0.5)):
+        assert share.double().mean().item() == pytest.approx(expected, abs=4 * (0.25 / 3000) ** 0.5)
+
+
+@pytest.mark.parametrize("operation", AUGMENTATIONS)
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (2, 3, 5), (1, 1, 1)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_shapes_and_types_are_kept_and_the_input_is_left_alone(operation, shape, dtype):
+    images = torch.randn(6, *shape, generator=generator()).to(dtype)
+    before = images.clone()
+    out = augment(images, (operation,), generator())
+    assert out.shape == images.shape
+    assert out.dtype == dtype
+    assert out.isfinite().all()
+    assert torch.equal(images, before)
+
+
+def test_the_generator_alone_decides():
+    images = pictures(10, (1, 28, 28)).float()
+    state = torch.get_rng_state()
+    a, b, c = (augment(images, ("crop", "scale", "rotate"), generator(seed)) for seed in (1, 1, 2))
+    assert torch.equal(a, b)
+    assert not torch.equal(a, c)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_no_operation_changes_nothing():
+    images = pictures(2, (1, 4, 4))
+    assert torch.equal(augment(images, (), generator()), images)
+
+
+def test_unknown_operation_is_refused():
+    with pytest.raises(SpecError, match="unknown augmentation 'croop': did you mean 'crop'"):
+        augment(pictures(2, (1, 4, 4)), ("scale", "croop"), generator())
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_cuda_agrees_with_the_cpu():
+    images = pictures(64, (3, 32, 32))
+    for operation in AUGMENTATIONS:
+        got = augment(images.cuda(), (operation,), generator())
+        torch.testing.assert_close(got.cpu(), augment(images, (operation,), generator()), rtol=1e-9, atol=1e-9)
