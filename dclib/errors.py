@@ -1,0 +1,33 @@
+"""What can go wrong through no fault of dclib: every such error is one sentence that says what, with which value, and what to do."""
+
+
+class DclibError(Exception):
+    """Base of every error that a user can cause; the command line prints its sentence and exits with status 1."""
+
+
+class SpecError(DclibError, ValueError):
+    """A network, option, preset or hyper-parameter that does not exist or is out of range."""
+
+
+class DataError(DclibError, ValueError):
+    """A data set that cannot be found, read or used."""
+
+
+class FileError(DclibError, OSError):
+    """A file of dclib's own (condensed set, checkpoint, record) that cannot be read or written."""
+
+
+class Interrupted(DclibError):
+    """A long computation was stopped (Ctrl-C, SIGTERM or its time limit) after saving what it had."""
+
+
+def one_of(what: str, value: object, valid) -> object:
+    """Return `value` if it is among `valid`, else raise `SpecError` with the list and the closest match."""
+    from difflib import get_close_matches
+
+    names = [str(v) for v in valid]
+    if str(value) in names:
+        return value
+    close = get_close_matches(str(value), names, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    raise SpecError(f"unknown {what} {str(value)!r}: {hint}choose one of {', '.join(names)}")

@@ -1,0 +1,82 @@
+"""Algorithm 1 to the letter: one loop inside another, as the paper prints it, with nothing done to make it fast.
+
+It is the oracle for every faster way (the tests compare loss and image gradient in float64) and the baseline of the
+benchmarks. It shares with them only what is data: the networks, and which real images each step draws.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from . import networks
+from .data import Dataset, generator
+from .spec import Condensation
+
+
+def distance(real: list[Tensor], synthetic: list[Tensor], kind: str = "layerwise") -> Tensor:
+    """Eqs. 9-10, or one of their rivals, row by row as printed."""
+    if kind == "euclidean":
+        return sum(((A - B) ** 2).sum() for A, B in zip(real, synthetic, strict=True))
+    if kind == "cosine":
+        a, b = (torch.cat([g.reshape(-1) for g in gradient]) for gradient in (real, synthetic))
+        return 1 - a @ b / (a.norm() * b.norm() + 1e-6)
+    total = torch.zeros((), dtype=real[0].dtype, device=real[0].device)
+    for A, B in zip(real, synthetic, strict=True):
+        if A.ndim == 1:  # biases and scales take no part
+            continue
+        A, B = A.reshape(len(A), -1), B.reshape(len(B), -1)
+        total = total + torch.sum(1 - torch.sum(A * B, dim=1) / (A.norm(dim=1) * B.norm(dim=1) + 1e-6))
+    return total
+
+
+def class_loss(network: nn.Module, x_real: Tensor, x_synthetic: Tensor, label: int, kind: str = "layerwise") -> Tensor:
+    """D(∇_θ L^S_c, ∇_θ L^T_c) for one class: both gradients by autograd, the synthetic one with its graph."""
+    parameters = list(network.parameters())
+    y_real = torch.full((len(x_real),), label, device=x_real.device)
+    y_synthetic = torch.full((len(x_synthetic),), label, device=x_real.device)
+    real = torch.autograd.grad(F.cross_entropy(network(x_real), y_real), parameters)
+    synthetic = torch.autograd.grad(F.cross_entropy(network(x_synthetic), y_synthetic), parameters, create_graph=True)
+    return distance([g.detach() for g in real], list(synthetic), kind)
+
+
+def condense(dataset: Dataset, hyper: Condensation, seed: int = 0, device: str = "cpu") -> Tensor:
+    """Run Algorithm 1 and return S, normalised images of shape (classes, ipc, channels, height, width).
+
+    Networks with batch norm need their statistics set first (see `condense.set_statistics`); this plain loop is for the others.
+    """
+    h, C, dtype = hyper.resolve(), dataset.classes, getattr(torch, hyper.precision)
+    S = torch.randn(C, h.ipc, dataset.channels, *dataset.size, generator=generator(seed, "init")).to(device, dtype).requires_grad_()
+    opt_S = torch.optim.SGD([S], lr=h.image_lr, momentum=h.image_momentum)  # η_S
+    for k in range(h.outer_steps):
+        network = networks.build(
+            h.network, channels=dataset.channels, classes=C, size=dataset.size, seed=network_seed(seed, k), stage="condense"
+        ).to(device, dtype)
+        opt_theta = torch.optim.SGD(network.parameters(), lr=h.network_lr, momentum=h.network_momentum)  # η_θ
+        for t in range(h.inner_steps):
+            real = [dataset.draw(c, h.real_batch, generator(seed, "real", k, t, c)) for c in range(C)]
+            for _ in range(h.image_steps):  # ς_S
+                loss = torch.zeros((), dtype=dtype, device=device)
+                for c in range(C):
+                    x_real = dataset.normalise(dataset.x_train[real[c]]).to(device, dtype)
+                    loss = loss + class_loss(network, x_real, S[c], c, h.distance)
+                (S.grad,) = torch.autograd.grad(loss, [S])
+                opt_S.step()
+            if t < h.inner_steps - 1:
+                train_network(network, opt_theta, S.detach(), h, seed, k, t)
+    return S.detach()
+
+
+def network_seed(seed: int, k: int) -> int:
+    """The seed of the network drawn at outer step k."""
+    return generator(seed, "network", k).initial_seed()
+
+
+def train_network(network: nn.Module, optimiser: torch.optim.Optimizer, S: Tensor, h: Condensation, seed: int, k: int, t: int) -> None:
+    """Line 9 of Algorithm 1: ς_θ epochs of SGD over the whole synthetic set, in shuffled batches."""
+    x, y = S.flatten(0, 1), torch.arange(len(S), device=S.device).repeat_interleave(S.shape[1])
+    shuffle = generator(seed, "shuffle", k, t)
+    for _ in range(h.network_epochs):
+        for batch in torch.randperm(len(x), generator=shuffle).split(h.network_batch):
+            optimiser.zero_grad()
+            F.cross_entropy(network(x[batch]), y[batch]).backward()
+            optimiser.step()

@@ -1,0 +1,297 @@
+"""The frozen dataclasses of a run: which network, which hyper-parameters of Algorithm 1 and of stage T, which set.
+
+Nothing here computes and nothing imports torch. Each hyper-parameter carries the paper's symbol in a comment; each object
+turns into a plain dictionary (`spell`) whose hash is the run's key, with fields at their default left out, so that a field
+added later changes no key.
+"""
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from .errors import SpecError, one_of
+
+SCHEMA = 1
+
+NORMS = ("none", "batch", "layer", "instance", "group")
+ACTIVATIONS = ("sigmoid", "relu", "leakyrelu")
+POOLINGS = ("none", "max", "avg")
+INITS = ("pytorch", "kaiming", "xavier")
+DISTANCES = ("layerwise", "euclidean", "cosine")
+STAGES = ("condense", "train")
+AUGMENTATIONS = ("crop", "scale", "rotate", "noise", "flip")
+
+# Every network with its options: default first, then what is allowed (a tuple of names, or `int` for any positive integer).
+# "auto" is the paper's choice for the stage: batch norm and pooled down-sampling while condensing, instance norm and
+# strides while training.
+FAMILIES: dict[str, dict[str, tuple[Any, Any]]] = {
+    "MLP": {"width": (128, int), "depth": (2, int), "activation": ("relu", ACTIVATIONS)},
+    "ConvNet": {
+        "width": (128, int),
+        "depth": (3, int),
+        "norm": ("instance", NORMS),
+        "activation": ("relu", ACTIVATIONS),
+        "pooling": ("avg", POOLINGS),
+    },
+    "LeNet": {},
+    "AlexNet": {},
+    "VGG11": {"norm": ("auto", ("auto", *NORMS))},
+    "ResNet18": {"norm": ("auto", ("auto", *NORMS)), "downsampling": ("auto", ("auto", "stride", "average"))},
+    "AlexCifarNet": {},
+}
+for _options in FAMILIES.values():
+    _options["init"] = ("pytorch", INITS)
+AUTO = {("norm", "condense"): "batch", ("norm", "train"): "instance"}
+AUTO |= {("downsampling", "condense"): "average", ("downsampling", "train"): "stride"}
+
+
+def _checked_option(family: str, option: str, value: Any) -> Any:
+    one_of(f"option of {family}", option, FAMILIES[family])
+    allowed = FAMILIES[family][option][1]
+    if allowed is not int:
+        return one_of(f"{option} of {family}", value, allowed)
+    if isinstance(value, bool) or not str(value).isdigit() or int(value) < 1:
+        raise SpecError(f"{option}={value} of {family} is no positive integer")
+    return int(value)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network by its family and those options that differ from the default; `str()` gives its text form.
+
+    Args:
+        family: one of `FAMILIES`.
+        options: the non-default options, in the family's order; `make` and `parse` fill it in.
+    """
+
+    family: str = "ConvNet"
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @classmethod
+    def make(cls, family: str, **options: Any) -> "Network":
+        """Check the family and its options and return the network.
+
+        Raises:
+            SpecError: unknown family or option, or a value that the option cannot take.
+        """
+        one_of("network", family, FAMILIES)
+        given = {name: _checked_option(family, name, value) for name, value in options.items()}
+        known = FAMILIES[family]
+        return cls(family, tuple((n, given[n]) for n in known if n in given and given[n] != known[n][0]))
+
+    @classmethod
+    def parse(cls, text: "str | Network") -> "Network":
+        """Read `ConvNet` or `ConvNet:width=64,norm=batch`, the form used by the command line and the notebooks."""
+        if isinstance(text, Network):
+            return text
+        family, _, rest = str(text).strip().partition(":")
+        pairs = [item.partition("=") for item in rest.split(",")] if rest else []
+        if bad := [name for name, sep, _ in pairs if not sep or not name.strip()]:
+            raise SpecError(f"{bad[0]!r} in the network {str(text)!r} has no value: write it as ConvNet:width=64,norm=batch")
+        return cls.make(family, **{name.strip(): value.strip() for name, _, value in pairs})
+
+    def __getitem__(self, option: str) -> Any:
+        return dict(self.options).get(option, FAMILIES[self.family][option][0])
+
+    def resolve(self, stage: str) -> "Network":
+        """Replace options left at "auto" by the paper's choice for `stage` ("condense" or "train")."""
+        one_of("stage", stage, STAGES)
+        auto = {name: AUTO[name, stage] for name in FAMILIES[self.family] if self[name] == "auto"}
+        return Network.make(self.family, **dict(self.options), **auto) if auto else self
+
+    def __str__(self) -> str:
+        return self.family + (":" + ",".join(f"{n}={v}" for n, v in self.options) if self.options else "")
+
+
+def _family(name: str):
+    def make(**options: Any) -> Network:
+        return Network.make(name, **options)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"The network {name}; options: {', '.join(FAMILIES[name])}."
+    return make
+
+
+MLP, ConvNet, LeNet, AlexNet, VGG11, ResNet18, AlexCifarNet = map(_family, FAMILIES)
+
+
+def loops(ipc: int) -> tuple[int, int]:
+    """Return the paper's T and ς_θ for any number of images per class (appendix A, "Dataset condensation").
+
+    The paper gives 1 image/class → (1, 1), 10 → (10, 50), 50 → (50, 10) and, above ten, T = ipc with ς_θ = 500 / T; we use
+    the latter rule, rounded, for 2 … 9 as well.
+    """
+    if ipc == 1:
+        return 1, 1
+    return ipc, max(1, round(500 / ipc))
+
+
+def _require(ok: bool, sentence: str) -> None:
+    if not ok:
+        raise SpecError(sentence)
+
+
+@dataclass(frozen=True)
+class Condensation:
+    """The hyper-parameters of Algorithm 1; the defaults are the paper's.
+
+    `inner_steps` and `network_epochs` left at 0 follow the paper's rule for `ipc` (see `loops`).
+    """
+
+    ipc: int = 1  # images per class
+    network: Network = field(default_factory=Network)  # φ, drawn afresh from P_θ0 at each outer step
+    outer_steps: int = 1000  # K
+    inner_steps: int = 0  # T
+    image_steps: int = 1  # ς_S
+    image_lr: float = 0.1  # η_S
+    image_momentum: float = 0.5
+    network_epochs: int = 0  # ς_θ, in epochs over S
+    network_lr: float = 0.01  # η_θ
+    network_momentum: float = 0.5
+    network_batch: int = 256
+    real_batch: int = 256  # |B^T_c|
+    distance: str = "layerwise"  # D, Eqs. 9-10
+    init: str = "noise"  # of S: N(0, 1), or real images
+    bn: str = "true"  # batch norm's statistics: of the real images ("true"), or as the authors' code estimates them
+    patience: int = 0  # stop when the best mean loss of `patience` outer steps has not fallen for as many; 0: never
+    precision: str = "float32"
+
+    def __post_init__(self) -> None:
+        for name in ("ipc", "outer_steps", "image_steps", "network_batch", "real_batch"):
+            value = getattr(self, name)
+            _require(_is_int(value) and value >= 1, f"{name} must be a whole number of at least 1, not {value!r}")
+        for name in ("inner_steps", "network_epochs", "patience"):
+            value = getattr(self, name)
+            _require(_is_int(value) and value >= 0, f"{name} must be a whole number of at least 0, not {value!r}")
+        for name in ("image_lr", "network_lr"):
+            value = getattr(self, name)
+            _require(_is_number(value) and 0 < value < float("inf"), f"{name} must be a positive number, not {value!r}")
+        for name in ("image_momentum", "network_momentum"):
+            value = getattr(self, name)
+            _require(_is_number(value) and 0 <= value < 1, f"{name} must lie in [0, 1), not {value!r}")
+        one_of("distance", self.distance, DISTANCES)
+        one_of("init", self.init, ("noise", "real"))
+        one_of("bn", self.bn, ("true", "code"))
+        one_of("precision", self.precision, ("float32", "float64"))
+
+    def resolve(self) -> "Condensation":
+        """Spell out T, ς_θ and the network's "auto" options."""
+        T, epochs = loops(self.ipc)
+        return dataclasses.replace(
+            self,
+            network=self.network.resolve("condense"),
+            inner_steps=self.inner_steps or T,
+            network_epochs=self.network_epochs or epochs,
+        )
+
+
+@dataclass(frozen=True)
+class Training:
+    """Stage T: how a network is trained from scratch on a small set; the defaults are the authors' code's.
+
+    `epochs` is E in "epochs 0 … E", so E + 1 are run; left at 0 it is 300, or 1000 with augmentation. After epoch
+    E // 2 + 1 the learning rate falls to a tenth and the momentum starts afresh.
+    """
+
+    network: Network = field(default_factory=Network)
+    epochs: int = 0  # E
+    lr: float = 0.01
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    batch: int = 256
+    augment: str = "none"  # or operations joined by "+", of which each image gets one: crop+scale+rotate
+    precision: str = "float32"
+
+    def __post_init__(self) -> None:
+        _require(_is_int(self.epochs) and self.epochs >= 0, f"epochs must be a whole number of at least 0, not {self.epochs!r}")
+        _require(_is_int(self.batch) and self.batch >= 1, f"batch must be a whole number of at least 1, not {self.batch!r}")
+        _require(_is_number(self.lr) and 0 < self.lr < float("inf"), f"lr must be a positive number, not {self.lr!r}")
+        _require(_is_number(self.momentum) and 0 <= self.momentum < 1, f"momentum must lie in [0, 1), not {self.momentum!r}")
+        _require(_is_number(self.weight_decay) and self.weight_decay >= 0, f"weight_decay must be at least 0, not {self.weight_decay!r}")
+        for operation in self.operations:
+            one_of("augmentation", operation, (*AUGMENTATIONS, "none"))
+        one_of("precision", self.precision, ("float32", "float64"))
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """The augmentations as a tuple; empty for "none"."""
+        return () if self.augment == "none" else tuple(self.augment.split("+"))
+
+    def resolve(self) -> "Training":
+        """Spell out E and the network's "auto" options."""
+        return dataclasses.replace(
+            self, network=self.network.resolve("train"), epochs=self.epochs or (1000 if self.operations else 300)
+        )
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def spell(thing: Any) -> dict[str, Any]:
+    """Turn a spec into a plain dictionary without the fields at their default, the form that is hashed and recorded."""
+    out: dict[str, Any] = {}
+    for f in dataclasses.fields(thing):
+        value = getattr(thing, f.name)
+        default = f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
+        if value == default or f.metadata.get("outside_key"):
+            continue
+        out[f.name] = str(value) if isinstance(value, Network) else spell(value) if dataclasses.is_dataclass(value) else value
+    return out
+
+
+def key(thing: Any) -> str:
+    """Return the key of a spelled-out run: 16 hexadecimal digits of a SHA-256."""
+    text = json.dumps({"schema": SCHEMA, "kind": type(thing).__name__, **spell(thing)}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class MakeSet:
+    """The run that makes a small set: by condensing, or by choosing real images.
+
+    Args:
+        dataset: a data set's name, or the path of the user's own.
+        method: "condense" (with `hyper`) or "random".
+        seed: 0, 1, …: one for each set.
+        hyper: resolved hyper-parameters; for "random" only its `ipc` counts.
+        image_size: images are resized to this square size first; 0 leaves them.
+    """
+
+    dataset: str
+    method: str = "condense"
+    seed: int = 0
+    hyper: Condensation = field(default_factory=Condensation)
+    image_size: int = 0
+
+    @cached_property
+    def key(self) -> str:
+        """The key of the set."""
+        return key(self)
+
+
+@dataclass(frozen=True)
+class TrainNetworks:
+    """The run that trains `networks` networks on one set and tests each; the number is not part of the key."""
+
+    set: MakeSet
+    hyper: Training = field(default_factory=Training)
+    networks: int = field(default=1, metadata={"outside_key": True})
+
+    @cached_property
+    def key(self) -> str:
+        """The key of the run; records of the same key add up."""
+        return key(self)
+
+
+def derive(seed: int, *purpose: object) -> int:
+    """Return a 63-bit seed for one purpose, a hash of `seed` and `purpose` (such as "real", k, t)."""
+    text = json.dumps([seed, *map(str, purpose)])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

@@ -1,0 +1,151 @@
+"""Stage T: train networks from scratch on a small set and test them on the real test images (appendix A; PROTOCOL of the book).
+
+One module serves all networks of a set: each one's weights are drawn from its own seed and loaded into it, so that a compiled
+form is compiled once.
+"""
+
+from collections.abc import Callable, Iterable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from . import engine as engines
+from . import networks
+from .augment import augment
+from .data import Dataset, generator
+from .errors import DataError, Interrupted
+from .spec import Training
+
+TEST_BATCH = 250
+
+
+def schedule(hyper: Training) -> list[float]:
+    """Return the learning rate of each of the E + 1 epochs: a tenth from the one after epoch E // 2 + 1."""
+    h = hyper.resolve()
+    return [h.lr * (0.1 if epoch > h.epochs // 2 + 1 else 1.0) for epoch in range(h.epochs + 1)]
+
+
+def train(
+    network: nn.Module,
+    images: Float[Tensor, "n c h w"],
+    labels: Int[Tensor, " n"],
+    hyper: Training,
+    *,
+    seed: int,
+    forward: Callable[[Tensor], Tensor] | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> list[float]:
+    """Train a network in place on a small set and return the mean loss of each epoch.
+
+    Args:
+        network: with fresh weights, on the images' device.
+        images: normalised.
+        labels: their classes.
+        hyper: the hyper-parameters of stage T.
+        seed: of shuffling and augmentation.
+        forward: a compiled form of the network, if any.
+        should_stop: asked before each epoch; True raises.
+
+    Raises:
+        Interrupted: `should_stop` said so.
+    """
+    h, forward, rates = hyper.resolve(), forward or network, schedule(hyper)
+    shuffle, augmentation = generator(seed, "shuffle"), generator(seed, "augment")
+    losses, lr = [], None
+    network.train()
+    for rate in rates:
+        if should_stop():
+            raise Interrupted("stopped while training; finished networks are recorded and the same command goes on from there")
+        if rate != lr:  # a fresh optimiser: the momentum starts again from zero
+            optimiser = sgd(network, rate, h)
+            lr = rate
+        losses.append(_epoch(forward, optimiser, images, labels, h, shuffle, augmentation))
+    return torch.stack(losses).tolist()
+
+
+def sgd(network: nn.Module, lr: float, hyper: Training) -> torch.optim.SGD:
+    """The optimiser of stage T."""
+    return torch.optim.SGD(network.parameters(), lr=lr, momentum=hyper.momentum, weight_decay=hyper.weight_decay, fused=True)
+
+
+def _epoch(
+    forward: Callable[[Tensor], Tensor],
+    optimiser: torch.optim.Optimizer,
+    images: Tensor,
+    labels: Tensor,
+    hyper: Training,
+    shuffle: torch.Generator,
+    augmentation: torch.Generator,
+) -> Float[Tensor, ""]:
+    """One pass over the set; a set that fits into one batch needs no shuffling."""
+    parts = [torch.arange(len(images))]
+    if len(images) > hyper.batch:
+        parts = list(torch.randperm(len(images), generator=shuffle).split(hyper.batch))
+    total = images.new_zeros(())
+    for part in parts:
+        x = augment(images[part], hyper.operations, augmentation) if hyper.operations else images[part]
+        optimiser.zero_grad(set_to_none=True)
+        loss = F.cross_entropy(forward(x), labels[part])
+        loss.backward()
+        optimiser.step()
+        total += loss.detach() * len(part)
+    return total / len(images)
+
+
+@torch.inference_mode()
+def accuracy(network: nn.Module, dataset: Dataset, dtype: torch.dtype = torch.float32) -> float:
+    """The share of test images classified rightly, in percent."""
+    network.eval()
+    right = 0
+    for x, y in zip(dataset.x_test.split(TEST_BATCH), dataset.y_test.split(TEST_BATCH), strict=True):
+        right += int((network(dataset.normalise(x).to(dtype)).argmax(1) == y).sum())
+    return 100.0 * right / len(dataset.y_test)
+
+
+def evaluate(
+    images: Float[Tensor, "n c h w"],
+    labels: Int[Tensor, " n"],
+    dataset: Dataset,
+    hyper: Training,
+    *,
+    seeds: Iterable[int],
+    device: str = "auto",
+    engine: str = "auto",
+    on_network: Callable[[int, float], None] = lambda seed, accuracy: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> list[float]:
+    """Train one network for each seed on the set and return their test accuracies in percent.
+
+    Args:
+        images: normalised with the data set's mean and standard deviation.
+        labels: their classes.
+        dataset: whose test images are classified.
+        hyper: the hyper-parameters of stage T.
+        seeds: one for each network.
+        device: "auto", "cpu", "cuda" …
+        engine: "auto", "eager" or "compiled".
+        on_network: called with each seed and accuracy.
+        should_stop: asked before each epoch.
+
+    Raises:
+        DataError: the images do not have the shape of the data set's.
+        Interrupted: `should_stop` said so.
+    """
+    h, where, seeds = hyper.resolve(), engines.resolve_device(device), list(seeds)
+    if tuple(images.shape[1:]) != tuple(dataset.x_test.shape[1:]):
+        raise DataError(f"the set's images have shape {tuple(images.shape[1:])} and those of {dataset.name} {tuple(dataset.x_test.shape[1:])}")
+    dtype, dataset = getattr(torch, h.precision), dataset.to(where)
+    images, labels = images.to(where, dtype), labels.to(where)
+    shape = dict(channels=dataset.channels, classes=dataset.classes, size=dataset.size)
+    network = networks.build(h.network, **shape, seed=0).to(where, dtype)
+    forward = engines.prepare(network, engines.choose(engine, where, len(seeds) * h.epochs * max(1, len(images) // 10)))
+    accuracies = []
+    for seed in seeds:
+        fresh = networks.build(h.network, **shape, seed=generator(seed, "weights").initial_seed())
+        network.load_state_dict(fresh.state_dict())
+        train(network, images, labels, h, seed=seed, forward=forward, should_stop=should_stop)
+        accuracies.append(accuracy(network, dataset, dtype))
+        on_network(seed, accuracies[-1])
+    return accuracies
