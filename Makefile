@@ -11,9 +11,6 @@ MAKEFLAGS   += --no-print-directory
 .DELETE_ON_ERROR:
 .PHONY: help demo test lint book notebooks bench clean
 
-# Large buffers stay with the process instead of going back to the system at every step (glibc; ignored elsewhere).
-export MALLOC_MMAP_MAX_ ?= 0
-export MALLOC_TRIM_THRESHOLD_ ?= 4294967296
 export PYDEVD_DISABLE_FILE_VALIDATION ?= 1
 export MPLBACKEND ?= agg
 
