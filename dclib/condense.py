@@ -54,8 +54,8 @@ def initial_images(dataset: Dataset, hyper: Condensation, seed: int, dtype: torc
     for c, indices in enumerate(chosen):
         if len(indices) < hyper.ipc:
             raise DataError(
-                f"class {dataset.class_names[c]!r} of {dataset.name} has {len(indices)} images, fewer than the {hyper.ipc} images per "
-                "class asked for: lower ipc or start from noise"
+                f"class {dataset.class_names[c]!r} of {dataset.name} has {len(indices)} images, fewer than the {hyper.ipc} asked "
+                "for: lower ipc or start from noise"
             )
     return torch.stack([dataset.normalise(dataset.x_train[i]).to(dtype) for i in chosen])
 
@@ -183,6 +183,7 @@ def condense(
     engine: str = "auto",
     checkpoint: Path | str | None = None,
     on_step: Callable[[State], None] = lambda state: None,
+    on_resume: Callable[[State], None] = lambda state: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> State:
     """Run Algorithm 1 and return its final state; `state.images` is S, normalised.
@@ -195,6 +196,7 @@ def condense(
         engine: "auto", "eager" or "compiled".
         checkpoint: a file that keeps the state between outer steps; found there, the run goes on from it.
         on_step: called after each outer step.
+        on_resume: called with the state that a checkpoint held.
         should_stop: asked before each inner step; True saves the state and raises.
 
     Raises:
@@ -203,22 +205,30 @@ def condense(
         DataError: a class has too few images to start from.
     """
     h, where = hyper.resolve(), engines.resolve_device(device)
-    chosen = engines.choose(engine, where, h.outer_steps * h.inner_steps * (dataset.classes * h.real_batch // 10 + h.network_epochs))
+    chosen = engines.choose(engine, where, work(h, dataset.classes))
     condenser = Condenser(dataset.to(where), h, seed, chosen)
     identity = {"run": key(h), "data": dataset.hash, "seed": seed, "engine": chosen}
     if checkpoint is not None and Path(checkpoint).exists():
         condenser.state = load_checkpoint(checkpoint, identity, where)
+        on_resume(condenser.state)
     saved = time.monotonic()
     while not finished(condenser.state, h):
         if not condenser.step(should_stop):
             if checkpoint is not None:
                 save_checkpoint(checkpoint, condenser.state, identity)
-            raise Interrupted(f"stopped after {condenser.state.k} of {h.outer_steps} outer steps; the same command goes on from there")
+            done = f"{condenser.state.k} of {h.outer_steps} outer steps"
+            raise Interrupted(f"stopped after {done}; the same command goes on from there")
         on_step(condenser.state)
         if checkpoint is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
             save_checkpoint(checkpoint, condenser.state, identity)
             saved = time.monotonic()
     return condenser.state
+
+
+def work(hyper: Condensation, classes: int) -> int:
+    """How many first-order passes of some ten images each the run takes: what compiling saves time on."""
+    h = hyper.resolve()
+    return h.outer_steps * h.inner_steps * (classes * h.real_batch // 10 + h.network_epochs)
 
 
 def finished(state: State, hyper: Condensation) -> bool:
@@ -249,5 +259,6 @@ def load_checkpoint(path: Path | str, identity: dict, device: torch.device) -> S
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise FileError(f"the checkpoint {path} cannot be read: delete it to start this run again") from error
     if different := [name for name in identity if about.get(name) != identity[name]]:
-        raise FileError(f"the checkpoint {path} belongs to another run (its {', '.join(different)} differ): delete it or name another")
+        names = ", ".join(different)
+        raise FileError(f"the checkpoint {path} belongs to another run (its {names} differ): delete it or name another")
     return state

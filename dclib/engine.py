@@ -21,7 +21,7 @@ log = logging.getLogger("dclib")
 
 ENGINES = ("auto", "eager", "compiled")
 CHUNK = 64  # images of one class that pass the network at a time
-COMPILE_PAYS = 3000.0  # seconds-like units of work (see `choose`) below which compiling costs more than it saves
+COMPILE_PAYS = 3000  # passes of some ten images each, below which compiling costs more than it saves
 
 
 def resolve_device(device: str) -> torch.device:

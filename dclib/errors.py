@@ -1,4 +1,4 @@
-"""What can go wrong through no fault of dclib: every such error is one sentence that says what, with which value, and what to do."""
+"""What can go wrong through no fault of dclib: each error is one sentence that says what, with which value, and what to do."""
 
 
 class DclibError(Exception):

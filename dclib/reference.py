@@ -71,7 +71,9 @@ def network_seed(seed: int, k: int) -> int:
     return generator(seed, "network", k).initial_seed()
 
 
-def train_network(network: nn.Module, optimiser: torch.optim.Optimizer, S: Tensor, h: Condensation, seed: int, k: int, t: int) -> None:
+def train_network(
+    network: nn.Module, optimiser: torch.optim.Optimizer, S: Tensor, h: Condensation, seed: int, k: int, t: int
+) -> None:
     """Line 9 of Algorithm 1: ς_θ epochs of SGD over the whole synthetic set, in shuffled batches."""
     x, y = S.flatten(0, 1), torch.arange(len(S), device=S.device).repeat_interleave(S.shape[1])
     shuffle = generator(seed, "shuffle", k, t)

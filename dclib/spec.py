@@ -129,6 +129,24 @@ def loops(ipc: int) -> tuple[int, int]:
     return ipc, max(1, round(500 / ipc))
 
 
+def _whole(spec: Any, least: int, *names: str) -> None:
+    for name in names:
+        value = getattr(spec, name)
+        _require(_is_int(value) and value >= least, f"{name} must be a whole number of at least {least}, not {value!r}")
+
+
+def _positive(spec: Any, *names: str) -> None:
+    for name in names:
+        value = getattr(spec, name)
+        _require(_is_number(value) and 0 < value < float("inf"), f"{name} must be a positive number, not {value!r}")
+
+
+def _fraction(spec: Any, *names: str) -> None:
+    for name in names:
+        value = getattr(spec, name)
+        _require(_is_number(value) and 0 <= value < 1, f"{name} must lie in [0, 1), not {value!r}")
+
+
 def _require(ok: bool, sentence: str) -> None:
     if not ok:
         raise SpecError(sentence)
@@ -160,18 +178,10 @@ class Condensation:
     precision: str = "float32"
 
     def __post_init__(self) -> None:
-        for name in ("ipc", "outer_steps", "image_steps", "network_batch", "real_batch"):
-            value = getattr(self, name)
-            _require(_is_int(value) and value >= 1, f"{name} must be a whole number of at least 1, not {value!r}")
-        for name in ("inner_steps", "network_epochs", "patience"):
-            value = getattr(self, name)
-            _require(_is_int(value) and value >= 0, f"{name} must be a whole number of at least 0, not {value!r}")
-        for name in ("image_lr", "network_lr"):
-            value = getattr(self, name)
-            _require(_is_number(value) and 0 < value < float("inf"), f"{name} must be a positive number, not {value!r}")
-        for name in ("image_momentum", "network_momentum"):
-            value = getattr(self, name)
-            _require(_is_number(value) and 0 <= value < 1, f"{name} must lie in [0, 1), not {value!r}")
+        _whole(self, 1, "ipc", "outer_steps", "image_steps", "network_batch", "real_batch")
+        _whole(self, 0, "inner_steps", "network_epochs", "patience")
+        _positive(self, "image_lr", "network_lr")
+        _fraction(self, "image_momentum", "network_momentum")
         one_of("distance", self.distance, DISTANCES)
         one_of("init", self.init, ("noise", "real"))
         one_of("bn", self.bn, ("true", "code"))
@@ -206,11 +216,12 @@ class Training:
     precision: str = "float32"
 
     def __post_init__(self) -> None:
-        _require(_is_int(self.epochs) and self.epochs >= 0, f"epochs must be a whole number of at least 0, not {self.epochs!r}")
-        _require(_is_int(self.batch) and self.batch >= 1, f"batch must be a whole number of at least 1, not {self.batch!r}")
-        _require(_is_number(self.lr) and 0 < self.lr < float("inf"), f"lr must be a positive number, not {self.lr!r}")
-        _require(_is_number(self.momentum) and 0 <= self.momentum < 1, f"momentum must lie in [0, 1), not {self.momentum!r}")
-        _require(_is_number(self.weight_decay) and self.weight_decay >= 0, f"weight_decay must be at least 0, not {self.weight_decay!r}")
+        _whole(self, 0, "epochs")
+        _whole(self, 1, "batch")
+        _positive(self, "lr")
+        _fraction(self, "momentum")
+        decay = self.weight_decay
+        _require(_is_number(decay) and decay >= 0, f"weight_decay must be a number of at least 0, not {decay!r}")
         for operation in self.operations:
             one_of("augmentation", operation, (*AUGMENTATIONS, "none"))
         one_of("precision", self.precision, ("float32", "float64"))
@@ -245,6 +256,12 @@ def spell(thing: Any) -> dict[str, Any]:
             continue
         out[f.name] = str(value) if isinstance(value, Network) else spell(value) if dataclasses.is_dataclass(value) else value
     return out
+
+
+def full(thing: Any) -> dict[str, Any]:
+    """Turn a spec into a plain dictionary with every field, the form that a reader of the records sees."""
+    values = {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing) if not f.metadata.get("outside_key")}
+    return {n: str(v) if isinstance(v, Network) else full(v) if dataclasses.is_dataclass(v) else v for n, v in values.items()}
 
 
 def key(thing: Any) -> str:

@@ -104,6 +104,11 @@ def accuracy(network: nn.Module, dataset: Dataset, dtype: torch.dtype = torch.fl
     return 100.0 * right / len(dataset.y_test)
 
 
+def work(hyper: Training, networks: int, images: int) -> int:
+    """How many passes of some ten images each the trainings take: what compiling saves time on."""
+    return networks * (hyper.resolve().epochs + 1) * max(1, images // 10)
+
+
 def evaluate(
     images: Float[Tensor, "n c h w"],
     labels: Int[Tensor, " n"],
@@ -135,12 +140,13 @@ def evaluate(
     """
     h, where, seeds = hyper.resolve(), engines.resolve_device(device), list(seeds)
     if tuple(images.shape[1:]) != tuple(dataset.x_test.shape[1:]):
-        raise DataError(f"the set's images have shape {tuple(images.shape[1:])} and those of {dataset.name} {tuple(dataset.x_test.shape[1:])}")
+        theirs = tuple(dataset.x_test.shape[1:])
+        raise DataError(f"the set's images have shape {tuple(images.shape[1:])} and those of {dataset.name} {theirs}")
     dtype, dataset = getattr(torch, h.precision), dataset.to(where)
     images, labels = images.to(where, dtype), labels.to(where)
     shape = dict(channels=dataset.channels, classes=dataset.classes, size=dataset.size)
     network = networks.build(h.network, **shape, seed=0).to(where, dtype)
-    forward = engines.prepare(network, engines.choose(engine, where, len(seeds) * h.epochs * max(1, len(images) // 10)))
+    forward = engines.prepare(network, engines.choose(engine, where, work(h, len(seeds), len(images))))
     accuracies = []
     for seed in seeds:
         fresh = networks.build(h.network, **shape, seed=generator(seed, "weights").initial_seed())

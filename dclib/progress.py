@@ -1,0 +1,62 @@
+"""Progress of long work: a bar with a forecast on a terminal, a plain line now and then elsewhere."""
+
+import sys
+import time
+
+LINE_SECONDS = 30.0
+
+
+class Progress:
+    """A bar of `total` steps; used as a context manager.
+
+    Args:
+        what: a few words on what is done.
+        total: how many steps there are.
+    """
+
+    def __init__(self, what: str, total: int):
+        self.what, self.total, self.done, self.first = what, total, 0, 0
+        self.start = self.last = time.monotonic()
+        self.bar = None
+        if sys.stderr.isatty():
+            from tqdm import tqdm
+
+            self.bar = tqdm(total=total, desc=what, dynamic_ncols=True)
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, kind: type | None, *rest: object) -> None:
+        if self.bar is not None:
+            self.bar.close()
+        elif kind is None:
+            self._line(f"{self.total} of {self.total} in {clock(time.monotonic() - self.start)}")
+
+    def skip(self, done: int) -> None:
+        """Count `done` steps as done earlier, so that the forecast leaves them out."""
+        self.done = self.first = done
+        if self.bar is not None:
+            self.bar.reset(self.total)
+            self.bar.initial = done
+            self.bar.update(done)
+
+    def step(self, note: str = "") -> None:
+        """Count one step; `note` is a few words on how it goes, such as the loss."""
+        self.done += 1
+        if self.bar is not None:
+            self.bar.set_postfix_str(note, refresh=False)
+            self.bar.update()
+        elif time.monotonic() - self.last >= LINE_SECONDS and self.done < self.total:
+            self.last = time.monotonic()
+            left = (self.last - self.start) / (self.done - self.first) * (self.total - self.done)
+            self._line(f"{self.done} of {self.total}, {clock(left)} left{', ' if note else ''}{note}")
+
+    def _line(self, text: str) -> None:
+        print(f"{self.what}: {text}", file=sys.stderr, flush=True)
+
+
+def clock(seconds: float) -> str:
+    """Write a duration as people say it: 45 s, 12 min, 3.5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,68 @@
+"""Where a number comes from: the machine, the versions and the state of the code that measured it."""
+
+import os
+import platform
+import resource
+import subprocess
+import sys
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+
+def now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@cache
+def processor() -> str:
+    """The processor's name and how many of its cores are ours."""
+    name = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").exists():
+        lines = [x for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")]
+        name = lines[0].partition(":")[2].strip() if lines else name
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{name}, {cores} cores"
+
+
+@cache
+def code() -> dict[str, Any]:
+    """The git commit of the code and whether the tree differed from it; empty outside a repository."""
+    here = Path(__file__).resolve().parent
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return {"commit": git("rev-parse", "--short=12", "HEAD"), "dirty": bool(git("status", "--porcelain", "--", "."))}
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+
+
+def peak_memory_mb() -> int:
+    """The most resident memory that this process has had, in MB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if sys.platform == "darwin" else 2**10))
+
+
+def provenance(started: str, device: str, engine: str) -> dict[str, Any]:
+    """What every record says of how it was measured.
+
+    Args:
+        started: when, from `now`.
+        device: as torch names it.
+        engine: the engine that did the work.
+    """
+    return {
+        "started": started,
+        "device": device,
+        "machine": processor(),
+        "engine": engine,
+        "world_size": 1,
+        "peak_memory_mb": peak_memory_mb(),
+        "versions": {"python": platform.python_version(), "torch": version("torch"), "dclib": version("dclib")},
+        **code(),
+    }
