@@ -1,0 +1,237 @@
+"""The structure of the project: who may import whom, how large things may grow, and which files must say the same."""
+
+import ast
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in sorted((ROOT / "dclib").rglob("*.py"))}
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+MEASURE = {"spec", "errors", "files", "experiments", "paper", "results", "report", "cli"}  # never load torch
+DATA = {"data", "sources", "folders", "formats", "pixels"}
+GROUND = DATA | {"networks", "matching", "augment"}  # stand on errors and spec alone
+CORE = {"reference", "engine", "condense", "train"}
+BASELINES = {"coresets", "distill", "gan", "continual", "nas"}
+COMPUTE = GROUND | CORE | BASELINES
+MEETING = {"run", "cli", "__main__", "__init__", "experiments", "paper", "results", "report"}  # unknown to what computes
+
+
+def name(module: str) -> str:
+    """`dclib.engine.cuda` belongs to `engine`, and `dclib/__init__.py` is `__init__`."""
+    parts = module.split(".")[1:]
+    return parts[0] if parts else "__init__"
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
+    """The modules of dclib that a file imports, at its top or inside a function."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {a.name.split(".")[1] for a in node.names if a.name.startswith("dclib.")}
+        elif isinstance(node, ast.ImportFrom):
+            module = (node.module or "").removeprefix("dclib").strip(".")
+            if node.level == 0 and not (node.module or "").startswith("dclib"):
+                continue
+            found |= {module.split(".")[0]} if module else {a.name for a in node.names}
+    return frozenset(found & {name(m) for m in MODULES})
+
+
+def arrows() -> dict[str, set[str]]:
+    """For each module what it imports; a package counts as one module."""
+    found: dict[str, set[str]] = {}
+    for module, path in MODULES.items():
+        found.setdefault(name(module), set()).update(imports(path) - {name(module)})
+    return found
+
+
+def functions(path: Path) -> list[tuple[str, int]]:
+    """Every function with its number of lines, the docstring left out."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = node.end_lineno - node.lineno + 1
+            if ast.get_docstring(node) is not None:
+                lines -= node.body[0].end_lineno - node.body[0].lineno + 1
+            found.append((node.name, lines))
+    return found
+
+
+# --- arrows
+
+
+def test_the_ground_stands_on_errors_and_spec():
+    allowed = {"errors", "spec", "files"}
+    wrong = {m: extra for m, to in arrows().items() if m in GROUND and (extra := to - allowed - (DATA if m in DATA else set()))}
+    assert not wrong, "data, networks, matching and augment may import only errors, spec and files"
+
+
+def test_what_computes_knows_nothing_of_experiments_and_records():
+    wrong = {m: extra for m, to in arrows().items() if m in COMPUTE and (extra := to & MEETING)}
+    assert not wrong, "only run and cli may import both sides"
+
+
+def test_the_core_does_not_stand_on_the_baselines():
+    assert not {m: extra for m, to in arrows().items() if m in GROUND | CORE and (extra := to & BASELINES)}
+
+
+def test_what_measures_does_not_import_what_computes():
+    wrong = {m: extra for m, to in arrows().items() if m in MEASURE - {"cli"} and (extra := to & COMPUTE)}
+    assert not wrong, "experiments, results, report and paper must not need torch"
+
+
+def test_no_circle():
+    left = {m: set(to) for m, to in arrows().items()}
+    while free := [m for m, to in left.items() if not to & left.keys()]:
+        for m in free:
+            del left[m]
+    assert not left, f"these modules import one another: {sorted(left)}"
+
+
+def test_torch_is_not_loaded_before_it_is_needed():
+    names = ["dclib", *(m for m in MODULES if name(m) in MEASURE and name(m) != "__init__")]
+    code = f"import sys\nfor m in {names!r}:\n    __import__(m)\n    assert 'torch' not in sys.modules, m\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert done.returncode == 0, done.stderr.strip().splitlines()[-1]
+
+
+# --- sizes
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_module_is_at_most_250_lines(module):
+    assert len(MODULES[module].read_text().splitlines()) <= 250
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_function_is_longer_than_60_lines(module):
+    assert not [(f, n) for f, n in functions(MODULES[module]) if n > 60]
+
+
+def test_half_of_the_functions_have_at_most_12_lines():
+    assert statistics.median(n for path in MODULES.values() for _, n in functions(path)) <= 12
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_module_says_what_it_is(module):
+    assert ast.get_docstring(ast.parse(MODULES[module].read_text()))
+
+
+def test_results_stay_under_25_megabytes():
+    kept = [p for p in (ROOT / "results").rglob("*") if p.is_file() and not {"smoke", "checkpoints"} & set(p.parts)]
+    assert sum(p.stat().st_size for p in kept) <= 25 * 2**20
+
+
+# --- notebooks
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_notebook_is_short_and_keeps_only_its_table(path):
+    cells = json.loads(path.read_text())["cells"]
+    code = [c for c in cells if c["cell_type"] == "code"]
+    tags = [set(c["metadata"].get("tags", [])) for c in code]
+    assert len(cells) <= 10
+    assert sum(len("".join(c["source"]).splitlines()) for c in code) <= 120
+    assert sum("parameters" in t for t in tags) == 1, "one cell is tagged `parameters`"
+    assert any("keep_output" in t for t in tags), "the table's cell is tagged `keep_output`"
+    assert not [c for c, t in zip(code, tags, strict=True) if c["outputs"] and "keep_output" not in t], "run `make notebooks`"
+
+
+def test_the_book_has_every_notebook_and_no_missing_page():
+    pages = re.findall(r"^\s*(?:- file|root): (\S+)$", (ROOT / "_toc.yml").read_text(), re.M)
+    missing = [p for p in pages if not list((ROOT / p).parent.glob(Path(p).name + ".*"))]
+    assert not missing
+    assert {f"notebooks/{p.stem}" for p in NOTEBOOKS} <= set(pages)
+
+
+# --- files that must say the same
+
+
+@cache
+def constraints() -> dict[str, str]:
+    """The pinned version of every package."""
+    lines = [line.partition("#")[0].strip() for line in (ROOT / "constraints.txt").read_text().splitlines()]
+    pairs = [line.partition("==") for line in lines if line]
+    assert all(sep for _, sep, _ in pairs), "every line of constraints.txt is NAME==VERSION"
+    return {canonicalize_name(package): version for package, _, version in pairs}
+
+
+def required() -> list[Requirement]:
+    """What pyproject.toml asks for, extras included."""
+    project = PROJECT["project"]
+    lines = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
+    return [r for r in map(Requirement, lines) if r.name != project["name"]]
+
+
+def test_every_requirement_is_pinned_to_a_version_it_admits():
+    pinned = constraints()
+    assert not [r.name for r in required() if canonicalize_name(r.name) not in pinned]
+    assert not [str(r) for r in required() if pinned[canonicalize_name(r.name)] not in r.specifier]
+
+
+def test_environment_yml_installs_the_package_with_extras_that_exist():
+    text = (ROOT / "environment.yml").read_text()
+    extras = re.search(r"-e \.\[(.+)\]", text)[1].split(",")
+    assert set(extras) <= set(PROJECT["project"]["optional-dependencies"])
+    assert "-c constraints.txt" in text
+    assert re.search(r"python=(\S+)", text)[1] in SpecifierSet(PROJECT["project"]["requires-python"])
+
+
+def test_every_place_names_the_same_pythons():
+    assert PROJECT["project"]["requires-python"] == ">=3.11,<3.14"
+    assert "(3, 11) <= sys.version_info < (3, 14)" in (ROOT / "Makefile").read_text()
+    for document in ("README.md", "book/reproducing.md"):
+        assert "Python 3.11 to 3.13" in (ROOT / document).read_text()
+    for workflow in sorted((ROOT / ".github/workflows").glob("*.yml")):
+        found = re.findall(r"python(?:-version)?: (\[.+\]|\"[\d.]+\")", workflow.read_text())
+        assert found, workflow.name
+        versions = re.findall(r"\d+\.\d+", " ".join(found))
+        assert all(v in SpecifierSet(PROJECT["project"]["requires-python"]) for v in versions)
+
+
+def test_documents_name_only_make_targets_that_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.search(r"^\.PHONY: (.+)$", makefile, re.M)[1].split())
+    assert all(re.search(rf"^{t}:", makefile, re.M) for t in targets)
+    for document in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "book").glob("*.md"))]:
+        text = document.read_text()
+        named = re.findall(r"`make (\w+)", text) + re.findall(r"^make (\w+)", text, re.M)
+        assert set(named) <= targets, document.name
+
+
+@pytest.mark.skipif("dclib.cli" not in MODULES, reason="there is no dclib.cli")
+def test_documents_name_only_commands_that_exist():
+    from typer.main import get_command
+
+    from dclib.cli import app
+
+    commands = set(get_command(app).commands)
+    for document in (ROOT / "README.md", ROOT / "book/reproducing.md"):
+        named = re.findall(r"^dclib (\w+)", document.read_text(), re.M)
+        assert named
+        assert set(named) <= commands, document.name
+
+
+def test_ci_runs_what_the_readme_tells_a_contributor_to_run():
+    script = ROOT / ".ci/run"
+    assert os.access(script, os.X_OK)
+    assert "make test" in script.read_text()
+    assert "make test" in (ROOT / "README.md").read_text()
+
+
+def test_contributing_is_at_most_45_lines():
+    assert len((ROOT / "CONTRIBUTING.md").read_text().splitlines()) <= 45
