@@ -8,6 +8,7 @@ each operation to all its images at once, on their device. The operations themse
 from functools import lru_cache
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
@@ -45,17 +46,18 @@ def flip(images: Images, flipped: Bool[Tensor, " n"]) -> Images:
 
 
 def rotate(images: Images, mean: Float[Tensor, "c 1 1"], degrees: Int[Tensor, " n"]) -> Images:
-    """Turn each image about its centre by cubic splines, with `mean` where the turned image does not reach."""
+    """Turn each image by -45 … 45 degrees about its centre by cubic splines, with `mean` where the turned image does not reach."""
     height, width = images.shape[2:]
-    y, x = _origins(images, degrees)
-    (rows, row_weights), (columns, column_weights) = _taps(y, height), _taps(x, width)
-    index = (rows[:, :, None] * width + columns[:, None]).flatten(1)  # n 4·4·h·w
-    weights = (row_weights[:, :, None] * column_weights[:, None]).flatten(1, 2)  # n 16 h w
-    to_rows, to_columns = (_to_coefficients(side).to(images) for side in (height, width))
-    coefficients = (to_rows @ images @ to_columns.T).flatten(2)
-    picked = coefficients.gather(2, index[:, None].expand(-1, images.shape[1], -1)).unflatten(2, weights.shape[1:])
-    inside = (y >= 0) & (y <= height - 1) & (x >= 0) & (x <= width - 1)
-    return torch.where(inside[:, None], (picked * weights[:, None]).sum(2), mean)
+    affines, pixels = _affines(height, width)
+    at = (affines[:, degrees + DEGREES, :, None].to(images) * pixels.to(images)).sum(2)  # 2 n h·w; no product in TF32
+    places, (row_weights, column_weights) = _pairs(at, height, width)
+    grid = torch.stack(torch.broadcast_tensors(places[1][:, None], places[0][:, :, None]), -1)  # n 2 2 h·w 2
+    coefficients = _to_coefficients(height).to(images) @ images @ _to_coefficients(width).to(images).T
+    picked = F.grid_sample(coefficients, grid.flatten(1, 2), align_corners=True)  # n c 4 h·w
+    weights = (row_weights[:, :, None] * column_weights[:, None]).flatten(1, 2)
+    turned = (picked * weights[:, None]).sum(2).view_as(images)
+    inside = (at[0] >= 0) & (at[0] <= height - 1) & (at[1] >= 0) & (at[1] <= width - 1)
+    return torch.where(inside.view(-1, 1, height, width), turned, mean)
 
 
 def _side(images: Images, axis: int) -> Int[Tensor, " side"]:
@@ -65,51 +67,55 @@ def _side(images: Images, axis: int) -> Int[Tensor, " side"]:
 def _pick(images: Images, rows: Int[Tensor, "n h"], columns: Int[Tensor, "n w"], fill: Tensor) -> Images:
     """Return each image's pixels at `rows` × `columns`, with `fill` where these lie outside of it."""
     height, width = images.shape[2:]
-    rows, columns = rows[:, :, None], columns[:, None]
-    inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
-    index = (rows.clamp(0, height - 1) * width + columns.clamp(0, width - 1)).flatten(1)
-    picked = images.flatten(2).gather(2, index[:, None].expand(-1, images.shape[1], -1)).view_as(images)
-    return torch.where(inside[:, None], picked, fill)
-
-
-def _origins(images: Images, degrees: Int[Tensor, " n"]) -> tuple[Float[Tensor, "n h w"], Float[Tensor, "n h w"]]:
-    """Return where each pixel of the turned images comes from (row, column).
-
-    The turned image is rounded to whole pixels before its middle is cut out, so that the centre may move by half a pixel.
-    """
-    angle = torch.deg2rad(degrees.double())
-    matrix = torch.stack((angle.cos(), angle.sin(), -angle.sin(), angle.cos())).view(2, 2, -1)
-    old = torch.tensor(images.shape[2:])
-    turned = (matrix.abs() * old[:, None]).sum(1).add(0.5).floor()  # 2 n
-    starts = (turned - old[:, None]).div(2, rounding_mode="floor") - (turned - 1) / 2
-    matrix, starts = matrix.to(images)[..., None, None], starts.to(images)[..., None]
-    down, right = (_side(images, 0) + starts[0])[:, :, None], (_side(images, 1) + starts[1])[:, None]
-    middle = (old - 1) / 2
-    return tuple(matrix[axis, 0] * down + matrix[axis, 1] * right + middle[axis].item() for axis in (0, 1))
-
-
-def _taps(at: Float[Tensor, "n h w"], side: int) -> tuple[Int[Tensor, "n 4 h w"], Float[Tensor, "n 4 h w"]]:
-    """Return which four coefficients of a side make up the cubic B-spline at `at`, and their weights."""
-    base = at.floor()
-    t = at - base
-    first, second, last = (1 - t) ** 3 / 6, (4 + t * t * (3 * t - 6)) / 6, t**3 / 6
-    taps = base.long()[:, None] + torch.arange(-1, 3, device=at.device)[:, None, None]
-    return _mirrored(taps, side), torch.stack((first, second, 1 - first - second - last, last), 1)
-
-
-def _mirrored(index: Int[Tensor, "*shape"], side: int) -> Int[Tensor, "*shape"]:
-    period = max(2 * side - 2, 1)
-    return torch.minimum(index % period, -index % period)
+    row, column = rows.clamp(0, height - 1), columns.clamp(0, width - 1)
+    index = ((row * width)[:, :, None] + column[:, None]).view(len(images), 1, -1).expand(-1, images.shape[1], -1)
+    inside = (row == rows)[:, None, :, None] & (column == columns)[:, None, None]
+    return torch.where(inside, images.flatten(2).gather(2, index).view_as(images), fill)
 
 
 @lru_cache(maxsize=16)
-def _to_coefficients(side: int) -> Float[Tensor, "side side"]:
-    """Return the matrix that turns samples, mirrored at both ends, into the coefficients of the spline through them."""
-    index = torch.arange(side)
+def _affines(height: int, width: int) -> tuple[Float[Tensor, "2 degrees 3"], Float[Tensor, "3 hw"]]:
+    """Return the maps from each pixel to where (row, column) it comes from, for -45 … 45 degrees, and the pixels.
+
+    The turned image is rounded to whole pixels before its middle is cut out, so that the centre may move by half a pixel.
+    """
+    angle = torch.deg2rad(torch.arange(-DEGREES, DEGREES + 1, dtype=torch.float64))
+    cos, sin = angle.cos(), angle.sin()
+    matrix = torch.stack((cos, sin, -sin, cos)).view(2, 2, -1)
+    old = torch.tensor([[height], [width]])
+    turned = ((matrix.abs() * old).sum(1) + 0.5).floor()  # 2 degrees
+    starts = (turned - old).div(2, rounding_mode="floor") - (turned - 1) / 2
+    offset = (matrix * starts).sum(1, keepdim=True) + ((old - 1) / 2)[:, None]
+    pixels = torch.cartesian_prod(*(torch.arange(side, dtype=torch.float64) for side in (height, width)))
+    return torch.cat((matrix, offset), 1).transpose(1, 2), torch.cat((pixels.T, torch.ones(1, height * width)))
+
+
+def _pairs(at: Float[Tensor, "2 n hw"], *sides: int) -> tuple[Float[Tensor, "2 n 2 hw"], Float[Tensor, "2 n 2 hw"]]:
+    """Return the two places along each side whose weighted sum is the cubic B-spline at `at`, and their weights.
+
+    A place lies between two neighbouring coefficients, so that linear interpolation, at which `grid_sample` is fast, weighs
+    these against one another. Places count from -1 to 1 over the coefficients of `_to_coefficients`.
+    """
+    base = at.floor()
+    t = at - base
+    second, last = (4 + t * t * (3 * t - 6)) / 6, t * t * t / 6
+    upper = (1 + t * (3 + t * (3 - 2 * t))) / 6  # the third's weight and the last's
+    lower = 1 - upper  # the first's and the second's
+    places = torch.stack((base + second / lower, base + 2 + last / upper), 2)
+    spans = torch.tensor([(side + 2) / 2 for side in sides]).to(at)
+    return places / spans[:, None, None, None] - 1, torch.stack((lower, upper), 2)
+
+
+@lru_cache(maxsize=16)
+def _to_coefficients(side: int) -> Float[Tensor, "side_and_3 side"]:
+    """Return the matrix from samples, mirrored at both ends, to the coefficients -1 … side + 1 of the spline through them."""
+    index = torch.arange(-1, side + 2)
+    period = max(2 * side - 2, 1)
+    mirrored = torch.minimum(index % period, -index % period)
     sampling = torch.eye(side, dtype=torch.float64) * 4 / 6
-    for neighbour in (index - 1, index + 1):
-        sampling[index, _mirrored(neighbour, side)] += 1 / 6
-    return torch.linalg.inv(sampling)
+    for neighbours in (mirrored[:-3], mirrored[2:-1]):
+        sampling[index[1:-2], neighbours] += 1 / 6
+    return torch.linalg.inv(sampling)[mirrored]
 
 
 def _apply(operation: str, images: Images, mean: Float[Tensor, "c 1 1"], generator: Generator) -> Images:
@@ -147,9 +153,7 @@ def augment(images: Images, operations: tuple[str, ...], generator: Generator) -
         return images
     mean = images.mean((0, 2, 3))[:, None, None]
     choice = torch.randint(len(operations), (len(images),), generator=generator)
-    out = images.clone()
-    for number, operation in enumerate(operations):
-        chosen = (choice == number).nonzero().squeeze(1).to(images.device)
-        if len(chosen):
-            out[chosen] = _apply(operation, images[chosen], mean, generator)
-    return out
+    order = choice.argsort(stable=True).to(images.device)
+    parts = images[order].split(choice.bincount(minlength=len(operations)).tolist())
+    done = [_apply(name, part, mean, generator) if len(part) else part for name, part in zip(operations, parts, strict=True)]
+    return torch.empty_like(images).index_copy(0, order, torch.cat(done))
