@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch.func import functional_call, grad, vmap
 
 from dclib.errors import SpecError
-from dclib.networks import build, features
+from dclib.networks import Classifier, _residual, _Stack, build, features
 from dclib.spec import ACTIVATIONS, INITS, NORMS, POOLINGS, Network
 
 COUNTS = [
@@ -28,9 +28,12 @@ SMALL = [
     ("LeNet", 1, (12, 12)),
     ("AlexNet", 3, (8, 8)),
     ("AlexCifarNet", 3, (8, 8)),
+]
+LARGE = [
+    ("VGG11:norm=layer", 1, (28, 28)),
+    ("ResNet18:downsampling=average,norm=group", 1, (8, 8)),
     ("ResNet18:downsampling=stride,norm=instance", 1, (9, 9)),
 ]
-LARGE = [("VGG11:norm=layer", 1, (28, 28)), ("ResNet18:downsampling=average,norm=group", 1, (8, 8))]
 
 
 def make(text, channels=1, size=(28, 28), classes=10, seed=0, stage="train"):
@@ -62,6 +65,98 @@ def test_forward_and_features(text, channels, size):
     assert model.training
     assert model.classifier.weight.dtype == torch.float32
     torch.testing.assert_close(model(x), model.classifier(phi))
+
+
+# Each network once more, written with functions; `p()` hands out the parameters in their order.
+
+
+def literal_mlp(x, p):
+    x = F.relu(F.linear(x.flatten(1), p(), p()))
+    return F.linear(F.relu(F.linear(x, p(), p())), p(), p())
+
+
+def literal_convnet(x, p):
+    for padding in (3 if x.shape[1] == 1 else 1, 1, 1):
+        x = F.conv2d(x, p(), p(), padding=padding)
+        x = F.instance_norm(x) * p()[:, None, None] + p()[:, None, None]
+        x = F.avg_pool2d(F.relu(x), 2)
+    return F.linear(x.flatten(1), p(), p())
+
+
+def literal_lenet(x, p):
+    x = F.max_pool2d(F.relu(F.conv2d(x, p(), p(), padding=2 if x.shape[1] == 1 else 0)), 2)
+    x = F.max_pool2d(F.relu(F.conv2d(x, p(), p())), 2).flatten(1)
+    x = F.relu(F.linear(x, p(), p()))
+    return F.linear(F.relu(F.linear(x, p(), p())), p(), p())
+
+
+def literal_alexnet(x, p):
+    x = F.max_pool2d(F.relu(F.conv2d(x, p(), p(), padding=4 if x.shape[1] == 1 else 2)), 2)
+    x = F.max_pool2d(F.relu(F.conv2d(x, p(), p(), padding=2)), 2)
+    for _ in range(3):
+        x = F.relu(F.conv2d(x, p(), p(), padding=1))
+    return F.linear(F.max_pool2d(x, 2).flatten(1), p(), p())
+
+
+def literal_vgg11(x, p):
+    for i, pooled in enumerate((True, True, False, True, False, True, False, True)):
+        x = F.conv2d(x, p(), p(), padding=3 if i == 0 and x.shape[1] == 1 else 1)
+        x = F.relu(F.instance_norm(x) * p()[:, None, None] + p()[:, None, None])
+        x = F.max_pool2d(x, 2) if pooled else x
+    return F.linear(x.flatten(1), p(), p())
+
+
+def literal_alexcifarnet(x, p):
+    def local(x):
+        squares = F.pad(x**2, (0, 0, 0, 0, 2, 1))
+        return x / (1 + 0.001 / 9 * sum(squares[:, i : i + x.shape[1]] for i in range(4)) / 4) ** 0.75
+
+    x = local(F.max_pool2d(F.relu(F.conv2d(x, p(), p(), padding=2)), 3, 2, 1))
+    x = F.max_pool2d(local(F.relu(F.conv2d(x, p(), p(), padding=2))), 3, 2, 1).flatten(1)
+    for _ in range(2):
+        x = F.relu(F.linear(x, p(), p()))
+    return F.linear(x, p(), p())
+
+
+def literal_resnet18(x, p, stride, norm):
+    def conv_norm(x, padding, step=1, pool=False):
+        x = F.conv2d(x, p(), padding=padding, stride=step)
+        return norm(F.avg_pool2d(x, 2) if pool else x) * p()[:, None, None] + p()[:, None, None]
+
+    x = F.relu(conv_norm(x, 1))
+    for block in range(8):
+        halve = block in (2, 4, 6)
+        step = 2 if halve and stride else 1
+        y = F.relu(conv_norm(x, 1, step))
+        y = conv_norm(F.avg_pool2d(y, 2) if halve and not stride else y, 1)
+        x = F.relu(y + (conv_norm(x, 0, step, pool=not stride) if halve else x))
+    return F.linear(x.mean((2, 3)) if stride else x.flatten(1), p(), p())
+
+
+LITERAL = {
+    "MLP": literal_mlp,
+    "ConvNet": literal_convnet,
+    "LeNet": literal_lenet,
+    "AlexNet": literal_alexnet,
+    "VGG11": literal_vgg11,
+    "AlexCifarNet": literal_alexcifarnet,
+    "ResNet18": lambda x, p: literal_resnet18(x, p, True, F.instance_norm),
+    "ResNet18:norm=batch,downsampling=average": lambda x, p: literal_resnet18(
+        x, p, False, lambda x: F.batch_norm(x, None, None, training=True)
+    ),
+}
+
+
+@pytest.mark.parametrize("text", LITERAL)
+def test_forward_is_the_definitions(text):
+    for channels, size in ((1, (28, 28)), (3, (32, 32))):
+        model = make(text, channels, size).double()
+        draw = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter += 0.02 * torch.randn(parameter.shape, generator=draw)
+            x = torch.randn(2, channels, *size, generator=draw, dtype=torch.float64)
+            torch.testing.assert_close(model(x), LITERAL[text](x, iter(model.parameters()).__next__), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -137,9 +232,9 @@ def _penalty(model, params, x, y):
     return sum((g * torch.cos(g)).sum() for g in grads)
 
 
-@pytest.mark.parametrize(("text", "channels", "size"), SMALL)
-def test_second_derivatives_match_vmap_and_finite_differences(text, channels, size):
-    model = make(text, channels, size, classes=3, seed=3).double()
+def check_second_derivatives(model, channels, size):
+    """Compare vmap(grad) with a loop over autograd.grad, and that with central differences."""
+    model = model.double()
     params = {name: p.detach().clone().requires_grad_() for name, p in model.named_parameters()}
     draw = torch.Generator().manual_seed(1)
     x = torch.randn(2, 2, channels, *size, generator=draw, dtype=torch.float64)
@@ -163,6 +258,21 @@ def test_second_derivatives_match_vmap_and_finite_differences(text, channels, si
     step = 1e-6
     high, low = (_penalty(model, params, x[0] + sign * step * direction, y[0]).item() for sign in (1, -1))
     assert (high - low) / (2 * step) == pytest.approx((looped[0] * direction).sum().item(), rel=1e-4, abs=1e-8)
+
+
+@pytest.mark.parametrize(("text", "channels", "size"), SMALL)
+def test_second_derivatives_match_vmap_and_finite_differences(text, channels, size):
+    check_second_derivatives(make(text, channels, size, classes=3, seed=3), channels, size)
+
+
+@pytest.mark.parametrize("downsampling", ["stride", "average"])
+def test_second_derivatives_of_a_thin_residual_block(downsampling):
+    stack = _Stack((2, 8, 8))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        _residual(Network.parse(f"ResNet18:norm=instance,downsampling={downsampling}"), stack, 4, halve=True)
+        layers = torch.nn.Sequential(*stack.layers, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+        check_second_derivatives(Classifier(layers, torch.nn.Linear(4, 3)), 2, (8, 8))
 
 
 def test_compiled_forward_agrees():
