@@ -12,7 +12,6 @@ MAKEFLAGS   += --no-print-directory
 .PHONY: help demo test lint book notebooks bench clean
 
 export PYDEVD_DISABLE_FILE_VALIDATION ?= 1
-export MPLBACKEND ?= agg
 
 help:
 	@echo 'make demo       Table 2 in small, on the embedded digits: a few minutes on two cores, no network needed'
@@ -28,18 +27,19 @@ $(READY): pyproject.toml constraints.txt
 	  echo 'dclib needs Python 3.11, 3.12 or 3.13; name one, for example: make $(MAKECMDGOALS) PYTHON=python3.12' >&2; exit 1; }
 	@echo 'Setting up .venv (once; PyTorch is most of it, so this can take some minutes) ...'
 	@$(PY) -c '' 2>/dev/null || $(PYTHON) -m venv --clear .venv
-	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip install --quiet -c constraints.txt -e '.[book,dev]'
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip install -qq -c constraints.txt -e '.[book,dev]'
 	@touch $@
 
 demo: $(READY)
 	@mkdir -p _build/demo
 	@echo 'Condensing the digits with three networks, then training six networks on each set ...'
-	@$(PY) -m papermill notebooks/cross_arch.ipynb _build/demo/cross_arch.ipynb -p preset smoke --progress-bar --log-level WARNING
+	@$(PY) -m papermill notebooks/cross_arch.ipynb _build/demo/cross_arch.ipynb -p preset smoke \
+	  --no-progress-bar --log-level WARNING --stderr-file >(cat >&2)
 	@$(PY) notebooks/show.py _build/demo/cross_arch.ipynb
 	@echo
-	@echo 'Next:  make book                             the whole book, from the records: _build/html/index.html'
-	@echo '       .venv/bin/dclib condense mnist -o set.safetensors      your first condensed set of real data'
-	@echo '       .venv/bin/dclib run cross_arch --preset cpu            Table 2 on MNIST (see book/reproducing.md)'
+	@echo 'Next:  make book                                           the whole book, from the records'
+	@echo '       .venv/bin/dclib condense mnist -o set.safetensors   a condensed set of real data'
+	@echo '       .venv/bin/dclib run cross_arch --preset cpu         Table 2 on MNIST (costs: book/reproducing.md)'
 
 test: lint
 	@$(PY) -m pytest
