@@ -5,40 +5,25 @@ pass in pieces that fit the cache, and the state is saved between outer steps, s
 identical result: every random draw has a generator of its own, derived from the seed, its purpose and the step.
 """
 
-import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
-import safetensors.torch
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from . import engine as engines
 from . import matching, networks
+from .checkpoint import State, load_checkpoint, save_checkpoint
 from .data import Dataset, generator
-from .errors import DataError, FileError, Interrupted
-from .files import write_atomic
+from .errors import DataError, Interrupted
 from .reference import network_seed
 from .spec import Condensation, key
 
 CHECKPOINT_SECONDS = 20.0
 WORKING_NUMBERS = 400_000_000  # most numbers that the real gradients of the classes held at once may have
-
-
-@dataclass
-class State:
-    """What Algorithm 1 carries from one outer step to the next."""
-
-    images: Float[Tensor, "classes ipc c h w"]  # S
-    velocity: Float[Tensor, "classes ipc c h w"]  # of the image optimiser
-    k: int = 0  # outer steps done
-    losses: list[float] = field(default_factory=list)  # mean over t of the loss summed over classes, for each outer step
-    seconds: float = 0.0
 
 
 def initial_images(dataset: Dataset, hyper: Condensation, seed: int, dtype: torch.dtype) -> Float[Tensor, "classes ipc c h w"]:
@@ -237,28 +222,3 @@ def finished(state: State, hyper: Condensation) -> bool:
     if p and state.k >= 2 * p and min(state.losses[-p:]) >= min(state.losses[:-p]):
         return True
     return state.k >= hyper.outer_steps
-
-
-def save_checkpoint(path: Path | str, state: State, identity: dict) -> None:
-    """Write the state atomically."""
-    about = {**identity, "k": state.k, "losses": state.losses, "seconds": state.seconds}
-    tensors = {"images": state.images.cpu(), "velocity": state.velocity.cpu()}
-    write_atomic(path, safetensors.torch.save(tensors, {"dclib": json.dumps(about)}))
-
-
-def load_checkpoint(path: Path | str, identity: dict, device: torch.device) -> State:
-    """Read a state back.
-
-    Raises:
-        FileError: the file is damaged or belongs to another run, data set, seed or engine.
-    """
-    try:
-        with safetensors.safe_open(path, "pt", device=str(device)) as file:
-            about = json.loads(file.metadata()["dclib"])
-            state = State(file.get_tensor("images"), file.get_tensor("velocity"), about["k"], about["losses"], about["seconds"])
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-        raise FileError(f"the checkpoint {path} cannot be read: delete it to start this run again") from error
-    if different := [name for name in identity if about.get(name) != identity[name]]:
-        names = ", ".join(different)
-        raise FileError(f"the checkpoint {path} belongs to another run (its {names} differ): delete it or name another")
-    return state

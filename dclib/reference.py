@@ -44,26 +44,31 @@ def condense(dataset: Dataset, hyper: Condensation, seed: int = 0, device: str =
 
     Networks with batch norm need their statistics set first (see `condense.set_statistics`); this plain loop is for the others.
     """
-    h, C, dtype = hyper.resolve(), dataset.classes, getattr(torch, hyper.precision)
-    S = torch.randn(C, h.ipc, dataset.channels, *dataset.size, generator=generator(seed, "init")).to(device, dtype).requires_grad_()
+    h, dtype = hyper.resolve(), getattr(torch, hyper.precision)
+    S = torch.randn(dataset.classes, h.ipc, dataset.channels, *dataset.size, generator=generator(seed, "init"))
+    S = S.to(device, dtype).requires_grad_()
     opt_S = torch.optim.SGD([S], lr=h.image_lr, momentum=h.image_momentum)  # η_S
-    for k in range(h.outer_steps):
-        network = networks.build(
-            h.network, channels=dataset.channels, classes=C, size=dataset.size, seed=network_seed(seed, k), stage="condense"
-        ).to(device, dtype)
-        opt_theta = torch.optim.SGD(network.parameters(), lr=h.network_lr, momentum=h.network_momentum)  # η_θ
-        for t in range(h.inner_steps):
-            real = [dataset.draw(c, h.real_batch, generator(seed, "real", k, t, c)) for c in range(C)]
-            for _ in range(h.image_steps):  # ς_S
-                loss = torch.zeros((), dtype=dtype, device=device)
-                for c in range(C):
-                    x_real = dataset.normalise(dataset.x_train[real[c]]).to(device, dtype)
-                    loss = loss + class_loss(network, x_real, S[c], c, h.distance)
-                (S.grad,) = torch.autograd.grad(loss, [S])
-                opt_S.step()
-            if t < h.inner_steps - 1:
-                train_network(network, opt_theta, S.detach(), h, seed, k, t)
+    for k in range(h.outer_steps):  # K
+        outer_step(dataset, h, seed, k, S, opt_S)
     return S.detach()
+
+
+def outer_step(dataset: Dataset, h: Condensation, seed: int, k: int, S: Tensor, opt_S: torch.optim.Optimizer) -> None:
+    """The body of the loop over k: a fresh network, T inner steps along its training."""
+    shape = dict(channels=dataset.channels, classes=dataset.classes, size=dataset.size)
+    network = networks.build(h.network, **shape, seed=network_seed(seed, k), stage="condense").to(S.device, S.dtype)  # θ_0 ~ P_θ0
+    opt_theta = torch.optim.SGD(network.parameters(), lr=h.network_lr, momentum=h.network_momentum)  # η_θ
+    for t in range(h.inner_steps):  # T
+        real = [dataset.draw(c, h.real_batch, generator(seed, "real", k, t, c)) for c in range(dataset.classes)]  # B^T_c
+        for _ in range(h.image_steps):  # ς_S
+            loss = torch.zeros((), dtype=S.dtype, device=S.device)
+            for c in range(dataset.classes):  # C
+                x_real = dataset.normalise(dataset.x_train[real[c]]).to(S.device, S.dtype)
+                loss = loss + class_loss(network, x_real, S[c], c, h.distance)
+            (S.grad,) = torch.autograd.grad(loss, [S])
+            opt_S.step()
+        if t < h.inner_steps - 1:
+            train_network(network, opt_theta, S.detach(), h, seed, k, t)
 
 
 def network_seed(seed: int, k: int) -> int:

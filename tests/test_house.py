@@ -21,10 +21,10 @@ MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in sorte
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
-MEASURE = {"spec", "errors", "files", "experiments", "paper", "results", "report", "cli"}  # never load torch
+MEASURE = {"architectures", "spec", "errors", "files", "progress", "provenance", "experiments", "paper", "results", "report", "cli"}  # never load torch
 DATA = {"data", "sources", "folders", "formats", "pixels"}
 GROUND = DATA | {"networks", "matching", "augment"}  # stand on errors and spec alone
-CORE = {"reference", "engine", "condense", "train"}
+CORE = {"reference", "engine", "checkpoint", "condense", "train"}
 BASELINES = {"coresets", "distill", "gan", "continual", "nas"}
 COMPUTE = GROUND | CORE | BASELINES
 MEETING = {"run", "cli", "__main__", "__init__", "experiments", "paper", "results", "report"}  # unknown to what computes
