@@ -21,7 +21,8 @@ MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in sorte
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
-MEASURE = {"architectures", "spec", "errors", "files", "progress", "provenance", "experiments", "paper", "results", "report", "cli"}  # never load torch
+# never load torch
+MEASURE = {"architectures", "spec", "errors", "files", "progress", "provenance", "experiments", "paper", "results", "report", "cli"}
 DATA = {"data", "sources", "folders", "formats", "pixels"}
 GROUND = DATA | {"networks", "matching", "augment"}  # stand on errors and spec alone
 CORE = {"reference", "engine", "checkpoint", "condense", "train"}
