@@ -19,6 +19,7 @@ PAD = 4  # of crop, in pixels
 FACTORS = (0.8, 1.2)  # of scale
 DEGREES = 45  # of rotate
 NOISE = 0.001
+TABLE = 64 * 64  # pixels up to which every rotation is kept in a table: 91 × 49 bytes a pixel
 
 Images = Float[Tensor, "n c h w"]
 
@@ -33,7 +34,7 @@ def scale(images: Images, factors: Float[Tensor, "2 n"]) -> Images:
     """Resize each image by its factors (down, right) to nearest pixels; cut it, or surround it with zeros, to its old size."""
     old = torch.tensor(images.shape[2:])[:, None]
     new = (factors * old).long().clamp(min=1)
-    canvas = torch.maximum(new.amax(0), old.amax())  # the square in which the resized image is centred, then the cut
+    canvas = new.amax(0).clamp(min=max(images.shape[2:]))  # the square in which the resized image is centred, then the cut
     starts = ((canvas - old) // 2 - (canvas - new) // 2).to(images.device)[:, :, None]
     sides = new.to(images.device)[:, :, None]
     origins = ((_side(images, axis) + starts[axis]) * images.shape[2 + axis] // sides[axis] for axis in (0, 1))
@@ -48,16 +49,15 @@ def flip(images: Images, flipped: Bool[Tensor, " n"]) -> Images:
 def rotate(images: Images, mean: Float[Tensor, "c 1 1"], degrees: Int[Tensor, " n"]) -> Images:
     """Turn each image by -45 … 45 degrees about its centre by cubic splines, with `mean` where the turned image does not reach."""
     height, width = images.shape[2:]
-    affines, pixels = _affines(height, width)
-    at = (affines[:, degrees + DEGREES, :, None].to(images) * pixels.to(images)).sum(2)  # 2 n h·w; no product in TF32
-    places, (row_weights, column_weights) = _pairs(at, height, width)
-    grid = torch.stack(torch.broadcast_tensors(places[1][:, None], places[0][:, :, None]), -1)  # n 2 2 h·w 2
-    coefficients = _to_coefficients(height).to(images) @ images @ _to_coefficients(width).to(images).T
-    picked = F.grid_sample(coefficients, grid.flatten(1, 2), align_corners=True)  # n c 4 h·w
-    weights = (row_weights[:, :, None] * column_weights[:, None]).flatten(1, 2)
-    turned = (picked * weights[:, None]).sum(2).view_as(images)
-    inside = (at[0] >= 0) & (at[0] <= height - 1) & (at[1] >= 0) & (at[1] <= width - 1)
-    return torch.where(inside.view(-1, 1, height, width), turned, mean)
+    kind = images.dtype, images.device
+    if height * width <= TABLE:
+        at = (degrees + DEGREES).to(images.device)
+        grid, weights, inside = (every[at] for every in _every_turn(height, width, *kind))
+    else:
+        grid, weights, inside = _turns(degrees, height, width, *kind)
+    to_rows, to_columns = _to_coefficients(height, *kind), _to_coefficients(width, *kind)
+    picked = F.grid_sample(to_rows @ images @ to_columns.T, grid, align_corners=True)  # n c 4 h·w
+    return torch.where(inside, (picked * weights).sum(2).view_as(images), mean)
 
 
 def _side(images: Images, axis: int) -> Int[Tensor, " side"]:
@@ -73,21 +73,40 @@ def _pick(images: Images, rows: Int[Tensor, "n h"], columns: Int[Tensor, "n w"],
     return torch.where(inside, images.flatten(2).gather(2, index).view_as(images), fill)
 
 
-@lru_cache(maxsize=16)
-def _affines(height: int, width: int) -> tuple[Float[Tensor, "2 degrees 3"], Float[Tensor, "3 hw"]]:
-    """Return the maps from each pixel to where (row, column) it comes from, for -45 … 45 degrees, and the pixels.
+def _origins(degrees: Int[Tensor, " n"], height: int, width: int) -> Float[Tensor, "2 n 3"]:
+    """Return the affine maps from a pixel (row, column, 1) of the turned image to where (row, column) it comes from.
 
     The turned image is rounded to whole pixels before its middle is cut out, so that the centre may move by half a pixel.
     """
-    angle = torch.deg2rad(torch.arange(-DEGREES, DEGREES + 1, dtype=torch.float64))
-    cos, sin = angle.cos(), angle.sin()
-    matrix = torch.stack((cos, sin, -sin, cos)).view(2, 2, -1)
+    angle = torch.deg2rad(degrees.double())
+    matrix = torch.stack((angle.cos(), angle.sin(), -angle.sin(), angle.cos())).view(2, 2, -1)
     old = torch.tensor([[height], [width]])
-    turned = ((matrix.abs() * old).sum(1) + 0.5).floor()  # 2 degrees
+    turned = ((matrix.abs() * old).sum(1) + 0.5).floor()  # 2 n
     starts = (turned - old).div(2, rounding_mode="floor") - (turned - 1) / 2
     offset = (matrix * starts).sum(1, keepdim=True) + ((old - 1) / 2)[:, None]
-    pixels = torch.cartesian_prod(*(torch.arange(side, dtype=torch.float64) for side in (height, width)))
-    return torch.cat((matrix, offset), 1).transpose(1, 2), torch.cat((pixels.T, torch.ones(1, height * width)))
+    return torch.cat((matrix, offset), 1).transpose(1, 2)
+
+
+def _turns(
+    degrees: Int[Tensor, " n"], height: int, width: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Float[Tensor, "n 4 hw 2"], Float[Tensor, "n 1 4 hw"], Bool[Tensor, "n 1 h w"]]:
+    """Return the places where `grid_sample` is to look for each pixel, their weights, and which pixels lie in the image."""
+    affine = _origins(degrees, height, width).to(device, dtype)[..., None]
+    row, column = (torch.arange(side, dtype=dtype, device=device) for side in (height, width))
+    row, column = row.repeat_interleave(width), column.repeat(height)
+    at = affine[:, :, 0] * row + affine[:, :, 1] * column + affine[:, :, 2]  # no matrix product, which might be in TF32
+    ends = at.new_tensor([height - 1, width - 1])[:, None, None]
+    inside = ((at >= 0) & (at <= ends)).all(0).view(-1, 1, height, width)
+    places, (row_weights, column_weights) = _pairs(at, height, width)
+    grid = torch.stack(torch.broadcast_tensors(places[1][:, None], places[0][:, :, None]), -1)
+    weights = row_weights[:, :, None] * column_weights[:, None]
+    return grid.flatten(1, 2), weights.flatten(1, 2)[:, None], inside
+
+
+@lru_cache(maxsize=4)
+def _every_turn(height: int, width: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Return `_turns` for -45 … 45 degrees, from which small images only pick."""
+    return _turns(torch.arange(-DEGREES, DEGREES + 1), height, width, dtype, device)
 
 
 def _pairs(at: Float[Tensor, "2 n hw"], *sides: int) -> tuple[Float[Tensor, "2 n 2 hw"], Float[Tensor, "2 n 2 hw"]]:
@@ -107,7 +126,7 @@ def _pairs(at: Float[Tensor, "2 n hw"], *sides: int) -> tuple[Float[Tensor, "2 n
 
 
 @lru_cache(maxsize=16)
-def _to_coefficients(side: int) -> Float[Tensor, "side_and_3 side"]:
+def _to_coefficients(side: int, dtype: torch.dtype, device: torch.device) -> Float[Tensor, "side_and_3 side"]:
     """Return the matrix from samples, mirrored at both ends, to the coefficients -1 … side + 1 of the spline through them."""
     index = torch.arange(-1, side + 2)
     period = max(2 * side - 2, 1)
@@ -115,7 +134,7 @@ def _to_coefficients(side: int) -> Float[Tensor, "side_and_3 side"]:
     sampling = torch.eye(side, dtype=torch.float64) * 4 / 6
     for neighbours in (mirrored[:-3], mirrored[2:-1]):
         sampling[index[1:-2], neighbours] += 1 / 6
-    return torch.linalg.inv(sampling)[mirrored]
+    return torch.linalg.inv(sampling)[mirrored].to(device, dtype)
 
 
 def _apply(operation: str, images: Images, mean: Float[Tensor, "c 1 1"], generator: Generator) -> Images:

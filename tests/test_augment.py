@@ -97,8 +97,10 @@ def test_scale_is_exact(shape):
     assert np.array_equal(scale(images, factors).numpy(), np.stack(want))
 
 
+@pytest.mark.parametrize("table", [0, 4096])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_rotate_is_scipys(shape):
+def test_rotate_is_scipys(shape, table, monkeypatch):
+    monkeypatch.setattr("dclib.augment.TABLE", table)
     degrees = torch.arange(-45, 46)
     images = pictures(len(degrees), shape)
     mean = channel_mean(images)
