@@ -5,32 +5,24 @@ checkpoint, and each trained network is recorded as soon as it is tested.
 """
 
 import dataclasses
-import hashlib
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import torch
 
-from . import condense as algorithm
-from . import data, engine, train
+from . import engine as engines
+from . import train
 from .errors import Interrupted
 from .experiments import Cell
 from .progress import Progress
 from .provenance import now, provenance
 from .results import CondensedSet, Store
-from .spec import Condensation, MakeSet, TrainNetworks, derive, full
-
-
-@lru_cache(maxsize=4)
-def load(name: str, image_size: int = 0) -> data.Dataset:
-    """Load a data set once for all runs of this process."""
-    return data.load(name, image_size=image_size)
+from .sets import as_set, choose_at_random, condense_images, describe, load, set_hash
+from .spec import MakeSet, TrainNetworks, derive, full
 
 
 @dataclasses.dataclass
@@ -52,8 +44,8 @@ class Runner:
     should_stop: Callable[[], bool] = lambda: False
 
     def __post_init__(self) -> None:
-        engine.tune_allocator()
-        self.where = engine.resolve_device(self.device)
+        engines.tune_allocator()
+        self.where = engines.resolve_device(self.device)
 
     def make_set(self, run: MakeSet) -> CondensedSet:
         """Return the set of that run: read it, or make, record and keep it."""
@@ -62,7 +54,8 @@ class Runner:
             return CondensedSet.load(path)
         started, start, dataset = now(), time.perf_counter(), load(run.dataset, run.image_size)
         if run.method == "condense":
-            images, about = self._condense(run, dataset)
+            checkpoint = self.store.checkpoint_path(self.preset, run.key)
+            images, about = condense_images(run, dataset, self.where, self.engine, checkpoint, self.should_stop)
         else:
             images, about = choose_at_random(run, dataset), {"seconds": time.perf_counter() - start}
         made = as_set(images, dataset, run)
@@ -72,24 +65,6 @@ class Runner:
         self.store.checkpoint_path(self.preset, run.key).unlink(missing_ok=True)
         return made
 
-    def _condense(self, run: MakeSet, dataset: data.Dataset) -> tuple[torch.Tensor, dict[str, Any]]:
-        h, checkpoint = run.hyper, self.store.checkpoint_path(self.preset, run.key)
-        what = f"condensing {run.dataset}, {h.ipc}/class, {h.network}, seed {run.seed}"
-        chosen = engine.choose(self.engine, self.where, algorithm.work(h, dataset.classes))
-        with Progress(what, h.outer_steps) as progress:
-            state = algorithm.condense(
-                dataset,
-                h,
-                seed=run.seed,
-                device=str(self.where),
-                engine=chosen,
-                checkpoint=checkpoint,
-                on_step=lambda state: progress.step(f"loss {state.losses[-1]:.1f}"),
-                on_resume=lambda state: progress.skip(state.k),
-                should_stop=self.should_stop,
-            )
-        return state.images, {"seconds": round(state.seconds, 2), "losses": [round(x, 3) for x in state.losses], "engine": chosen}
-
     def train_networks(self, run: TrainNetworks) -> dict[int, float]:
         """Return the accuracies of that run by network, training, testing and recording those that are missing."""
         recorded = self.store.accuracies(run.key)
@@ -97,7 +72,7 @@ class Runner:
         if not missing:
             return recorded
         made, dataset = self.make_set(run.set), load(run.set.dataset, run.set.image_size)
-        chosen = engine.choose(self.engine, self.where, train.work(run.hyper, len(missing), len(made.labels)))
+        chosen = engines.choose(self.engine, self.where, train.work(run.hyper, len(missing), len(made.labels)))
         seeds = {derive(j, run.set.key): j for j in missing}
         mark = [now(), time.perf_counter()]
 
@@ -129,29 +104,6 @@ class Runner:
 
     def _device_name(self) -> str:
         return torch.cuda.get_device_name(self.where) if self.where.type == "cuda" else "cpu"
-
-
-def describe(run: MakeSet) -> str:
-    """A set in a few words."""
-    how = f"condensed with {run.hyper.network}" if run.method == "condense" else "random"
-    return f"{run.dataset}, {run.hyper.ipc}/class, {how}, seed {run.seed}"
-
-
-def choose_at_random(run: MakeSet, dataset: data.Dataset) -> torch.Tensor:
-    """Real images chosen at random, as (classes, ipc, c, h, w): the same draw as the initial images of `init="real"`."""
-    return algorithm.initial_images(dataset, Condensation(ipc=run.hyper.ipc, init="real"), run.seed, torch.float32)
-
-
-def as_set(images: torch.Tensor, dataset: data.Dataset, run: MakeSet) -> CondensedSet:
-    """Wrap images of shape (classes, ipc, c, h, w) as a set with all that it takes to use it."""
-    labels = np.arange(dataset.classes).repeat(images.shape[1])
-    flat = images.flatten(0, 1).float().cpu().numpy()
-    return CondensedSet(flat, labels, dataset.name, dataset.class_names, dataset.mean, dataset.std, run.key, full(run))
-
-
-def set_hash(made: CondensedSet) -> str:
-    """16 hexadecimal digits of a SHA-256 over images and labels."""
-    return hashlib.sha256(made.images.tobytes() + made.labels.tobytes()).hexdigest()[:16]
 
 
 def execute(cells: Sequence[Cell], runner: Runner) -> None:

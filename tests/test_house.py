@@ -28,7 +28,7 @@ GROUND = DATA | {"networks", "matching", "augment"}  # stand on errors and spec 
 CORE = {"reference", "engine", "checkpoint", "condense", "train"}
 BASELINES = {"coresets", "distill", "gan", "continual", "nas"}
 COMPUTE = GROUND | CORE | BASELINES
-MEETING = {"run", "cli", "__main__", "__init__", "experiments", "paper", "results", "report"}  # unknown to what computes
+MEETING = {"run", "sets", "cli", "__main__", "__init__", "experiments", "paper", "results", "report"}  # unknown to what computes
 
 
 def name(module: str) -> str:

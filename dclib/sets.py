@@ -1,0 +1,164 @@
+"""One small set at a time, outside of any experiment: made from a data set, described, and tested.
+
+What `dclib condense`, `dclib train` and a user's own script call; `run` makes the sets of declared experiments from the same parts.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from . import condense as algorithm
+from . import data, train
+from . import engine as engines
+from .errors import DataError
+from .progress import Progress
+from .results import CondensedSet
+from .spec import Condensation, MakeSet, Training, derive, full
+
+
+@lru_cache(maxsize=4)
+def load(name: str, image_size: int = 0) -> data.Dataset:
+    """Load a data set once for all runs of this process."""
+    return data.load(name, image_size=image_size)
+
+
+def condense_images(
+    run: MakeSet,
+    dataset: data.Dataset,
+    where: torch.device,
+    engine: str,
+    checkpoint: Path | str | None,
+    should_stop: Callable[[], bool],
+) -> tuple[torch.Tensor, dict[str, Any]]:
+    """Condense under a progress bar; returns the images (classes, ipc, c, h, w) and what a record says of the work."""
+    h, what = run.hyper, f"condensing {dataset.name}, {run.hyper.ipc}/class, {run.hyper.network}, seed {run.seed}"
+    chosen = engines.choose(engine, where, algorithm.work(h, dataset.classes))
+    with Progress(what, h.outer_steps) as progress:
+        state = algorithm.condense(
+            dataset,
+            h,
+            seed=run.seed,
+            device=str(where),
+            engine=chosen,
+            checkpoint=checkpoint,
+            on_step=lambda state: progress.step(f"loss {state.losses[-1]:.1f}"),
+            on_resume=lambda state: progress.skip(state.k),
+            should_stop=should_stop,
+        )
+    return state.images, {"seconds": round(state.seconds, 2), "losses": [round(x, 3) for x in state.losses], "engine": chosen}
+
+
+def condense_set(
+    run: MakeSet,
+    *,
+    device: str = "auto",
+    engine: str = "auto",
+    checkpoint: Path | str | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> CondensedSet:
+    """Condense one set outside of any experiment, under a progress bar.
+
+    Args:
+        run: which data, which hyper-parameters, which seed.
+        device, engine, checkpoint, should_stop: as for `condense.condense`.
+
+    Raises:
+        DclibError: as `data.load` and `condense.condense` raise it.
+    """
+    engines.tune_allocator()
+    run = dataclasses.replace(run, hyper=run.hyper.resolve())
+    dataset = load(run.dataset, run.image_size)
+    images, about = condense_images(run, dataset, engines.resolve_device(device), engine, checkpoint, should_stop)
+    made = as_set(images, dataset, run)
+    return dataclasses.replace(made, about={**made.about, **about, "data_hash": dataset.hash})
+
+
+def train_on_set(
+    made: CondensedSet,
+    hyper: Training,
+    *,
+    networks: int = 1,
+    seed: int = 0,
+    dataset: str = "",
+    device: str = "auto",
+    engine: str = "auto",
+    on_network: Callable[[float], None] = lambda accuracy: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> list[float]:
+    """Train networks on a set under a progress bar and return their test accuracies in percent; nothing is recorded.
+
+    Args:
+        made: the set.
+        hyper: the hyper-parameters of stage T.
+        networks: how many; with seed 0 they are those that a declared run trains.
+        seed: the number of the first.
+        dataset: whose test images are classified, a name or a path; by default the set's own.
+        device, engine, should_stop: as for `train.evaluate`.
+        on_network: called with each accuracy.
+
+    Raises:
+        DclibError: as `data.load` and `train.evaluate` raise it.
+    """
+    engines.tune_allocator()
+    tested = load_for(made, dataset)
+    with Progress(f"training {hyper.network} on {made.ipc}/class of {made.dataset}", networks) as progress:
+
+        def trained(seed: int, accuracy: float) -> None:
+            progress.step(f"accuracy {accuracy:.1f} %")
+            on_network(accuracy)
+
+        return train.evaluate(
+            torch.from_numpy(made.images),
+            torch.from_numpy(made.labels),
+            tested,
+            hyper,
+            seeds=[derive(j, made.key) for j in range(seed, seed + networks)],
+            device=device,
+            engine=engine,
+            on_network=trained,
+            should_stop=should_stop,
+        )
+
+
+def load_for(made: CondensedSet, name: str = "") -> data.Dataset:
+    """Load the data that a set is tested on, in the size and the normalisation of the set's images.
+
+    Raises:
+        DataError: it cannot be loaded, or has not as many classes as the set.
+    """
+    height, width = made.images.shape[2:]
+    name = name or made.about.get("dataset") or made.dataset
+    found = load(name, height if height == width else 0)
+    if found.classes != len(made.class_names):
+        counts = f"the set has {len(made.class_names)} classes and {found.name} has {found.classes}"
+        raise DataError(f"{counts}: name the data that the set was made from")
+    return dataclasses.replace(found, mean=made.mean, std=made.std)
+
+
+def describe(run: MakeSet) -> str:
+    """A set in a few words."""
+    how = f"condensed with {run.hyper.network}" if run.method == "condense" else "random"
+    return f"{run.dataset}, {run.hyper.ipc}/class, {how}, seed {run.seed}"
+
+
+def choose_at_random(run: MakeSet, dataset: data.Dataset) -> torch.Tensor:
+    """Real images chosen at random, as (classes, ipc, c, h, w): the same draw as the initial images of `init="real"`."""
+    return algorithm.initial_images(dataset, Condensation(ipc=run.hyper.ipc, init="real"), run.seed, torch.float32)
+
+
+def as_set(images: torch.Tensor, dataset: data.Dataset, run: MakeSet) -> CondensedSet:
+    """Wrap images of shape (classes, ipc, c, h, w) as a set with all that it takes to use it."""
+    labels = np.arange(dataset.classes).repeat(images.shape[1])
+    flat = images.flatten(0, 1).float().cpu().numpy()
+    return CondensedSet(flat, labels, dataset.name, dataset.class_names, dataset.mean, dataset.std, run.key, full(run))
+
+
+def set_hash(made: CondensedSet) -> str:
+    """16 hexadecimal digits of a SHA-256 over images and labels."""
+    return hashlib.sha256(made.images.tobytes() + made.labels.tobytes()).hexdigest()[:16]
