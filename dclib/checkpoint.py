@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from .errors import FileError
-from .files import write_atomic
+from .files import checksum, write_atomic
 
 
 @dataclass
@@ -27,9 +27,14 @@ class State:
 
 def save_checkpoint(path: Path | str, state: State, identity: dict) -> None:
     """Write the state atomically."""
-    about = {**identity, "k": state.k, "losses": state.losses, "seconds": state.seconds}
+    text = json.dumps({**identity, "k": state.k, "losses": state.losses, "seconds": state.seconds})
     tensors = {"images": state.images.cpu(), "velocity": state.velocity.cpu()}
-    write_atomic(path, safetensors.torch.save(tensors, {"dclib": json.dumps(about)}))
+    write_atomic(path, safetensors.torch.save(tensors, {"dclib": text, "crc": _checksum(text, tensors)}))
+
+
+def _checksum(text: str, tensors: dict[str, Tensor]) -> str:
+    parts = (part for t in tensors.values() for part in (repr(tuple(t.shape)).encode(), memoryview(t.contiguous().numpy())))
+    return checksum(text.encode(), *parts)
 
 
 def load_checkpoint(path: Path | str, identity: dict, device: torch.device) -> State:
@@ -39,11 +44,15 @@ def load_checkpoint(path: Path | str, identity: dict, device: torch.device) -> S
         FileError: the file is damaged or belongs to another run, data set, seed or engine.
     """
     try:
-        with safetensors.safe_open(path, "pt", device=str(device)) as file:
-            about = json.loads(file.metadata()["dclib"])
-            state = State(file.get_tensor("images"), file.get_tensor("velocity"), about["k"], about["losses"], about["seconds"])
+        with safetensors.safe_open(path, "pt") as file:
+            text, crc = file.metadata()["dclib"], file.metadata().get("crc")
+            tensors = {name: file.get_tensor(name) for name in ("images", "velocity")}
+        if crc and crc != _checksum(text, tensors):
+            raise ValueError("its checksum is wrong")
+        about = json.loads(text)
+        state = State(tensors["images"].to(device), tensors["velocity"].to(device), about["k"], about["losses"], about["seconds"])
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-        raise FileError(f"the checkpoint {path} cannot be read: delete it to start this run again") from error
+        raise FileError(f"the checkpoint {path} is damaged: delete it to start this run again") from error
     if different := [name for name in identity if about.get(name) != identity[name]]:
         names = ", ".join(different)
         raise FileError(f"the checkpoint {path} belongs to another run (its {names} differ): delete it or name another")

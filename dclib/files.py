@@ -1,8 +1,12 @@
 """Writing without ever leaving half a file: atomic replacement, and locked appending of lines."""
 
 import fcntl
+import json
 import os
 import tempfile
+import zlib
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 
 from .errors import FileError
@@ -17,7 +21,7 @@ def write_atomic(path: Path | str, content: bytes) -> None:
     path = Path(path)
     temporary = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_room(path)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -25,18 +29,39 @@ def write_atomic(path: Path | str, content: bytes) -> None:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
-    except OSError as error:
-        if temporary and os.path.exists(temporary):
-            os.unlink(temporary)
-        raise FileError(f"cannot write {path}: {reason(error)}; choose another place or free some space") from error
-    except BaseException:  # Ctrl-C between the two steps
-        if temporary and os.path.exists(temporary):
-            os.unlink(temporary)
+    except BaseException as error:  # Ctrl-C, too
+        if temporary:
+            with suppress(OSError):
+                os.unlink(temporary)
+        if isinstance(error, OSError):
+            raise _unwritable("write", path, error) from error
         raise
 
 
+def check_writable(path: Path | str) -> None:
+    """Try, before long work, whether `path` can be written; what is there stays as it is.
+
+    Raises:
+        FileError: the folder cannot be made or written, or `path` is a folder or a device.
+    """
+    path = Path(path)
+    try:
+        _make_room(path)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}."):
+            pass
+    except OSError as error:
+        raise _unwritable("write", path, error) from error
+
+
+def _make_room(path: Path) -> None:
+    """Make the folder of a file to be written; a folder or device in its place is not to be replaced."""
+    if path.exists() and not path.is_file():
+        raise OSError("it is a folder" if path.is_dir() else "it is no regular file")
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+
 def append_line(path: Path | str, line: str) -> None:
-    """Append one line under a lock, after cutting off a torn last line that a killed process left.
+    """Append one line of JSON under a lock, after cutting off a torn last line that a killed process left.
 
     Raises:
         FileError: the file cannot be written, or the disk is full; what was in it stays.
@@ -44,34 +69,60 @@ def append_line(path: Path | str, line: str) -> None:
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "ab+") as file:
+        with open(path, "ab+", buffering=0) as file:  # no buffer that would be written after a failure, when the file is closed
             fcntl.flock(file, fcntl.LOCK_EX)
-            end = _end_of_whole_lines(file)
+            end, start = _end_of_whole_lines(file)
             file.truncate(end)
             try:
-                file.write(line.encode() + b"\n")
-                file.flush()
+                _write_all(file, start + line.encode() + b"\n")
                 os.fsync(file.fileno())
-            except OSError:
-                os.truncate(path, end)
+            except BaseException:
+                file.truncate(end)
                 raise
     except OSError as error:
-        raise FileError(f"cannot append to {path}: {reason(error)}; choose another place or free some space") from error
+        raise _unwritable("append to", path, error) from error
 
 
-def _end_of_whole_lines(file) -> int:
-    """Return the offset just after the last newline of an open binary file."""
-    position = file.seek(0, os.SEEK_END)
-    while position > 0:
-        start = max(0, position - 65536)
-        file.seek(start)
-        newline = file.read(position - start).rfind(b"\n")
-        if newline >= 0:
-            return start + newline + 1
-        position = start
-    return 0
+def _write_all(file: FileIO, content: bytes) -> None:
+    while content:
+        content = content[file.write(content) :]
+
+
+def _end_of_whole_lines(file: FileIO) -> tuple[int, bytes]:
+    """Return where the next line goes, and what must come before it: a newline, if the last line is whole but lacks one."""
+    position = end = file.seek(0, os.SEEK_END)
+    tail = b""
+    while position > 0 and b"\n" not in tail:
+        position = max(0, position - 65536)
+        file.seek(position)
+        tail = file.read(end - position)
+    tail = tail.rpartition(b"\n")[2]
+    return (end, b"\n") if is_json(tail) else (end - len(tail), b"")
+
+
+def is_json(line: bytes) -> bool:
+    """Whether a line is a whole JSON text: of a torn record, no part is."""
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def checksum(*parts: bytes | memoryview) -> str:
+    """8 hexadecimal digits of the CRC-32 of all parts, to tell a damaged file."""
+    crc = 0
+    for part in parts:
+        crc = zlib.crc32(part, crc)
+    return f"{crc:08x}"
+
+
+def _unwritable(what: str, path: Path, error: OSError) -> FileError:
+    return FileError(f"cannot {what} {path}: {reason(error)}; choose another place or free some space")
 
 
 def reason(error: OSError) -> str:
     """The operating system's words for an error, in lower case."""
+    if isinstance(error, FileExistsError):  # from mkdir
+        return f"{error.filename} is a file, not a folder"
     return (error.strerror or str(error)).lower()

@@ -18,7 +18,7 @@ import safetensors.numpy
 from safetensors import SafetensorError, safe_open
 
 from .errors import DataError, FileError
-from .files import append_line, write_atomic
+from .files import append_line, checksum, reason, write_atomic
 
 FILES = {"MakeSet": "sets.jsonl", "TrainNetworks": "networks.jsonl"}
 KEPT_IPC = 10  # sets of seed 0 with up to so many images per class are kept in git
@@ -77,7 +77,12 @@ class CondensedSet:
         about = {"dataset": self.dataset, "class_names": self.class_names, "mean": self.mean, "std": self.std}
         about |= {"key": self.key, "about": self.about}
         tensors = {"images": np.ascontiguousarray(self.images, np.float32), "labels": np.ascontiguousarray(self.labels, np.int64)}
-        write_atomic(path, safetensors.numpy.save(tensors, {"dclib": json.dumps(about)}))
+        text = json.dumps(about)
+        write_atomic(path, safetensors.numpy.save(tensors, {"dclib": text, "crc": self._checksum(text)}))
+
+    def _checksum(self, text: str) -> str:
+        arrays = (np.ascontiguousarray(self.images, np.float32), np.ascontiguousarray(self.labels, np.int64))
+        return checksum(text.encode(), *(part for a in arrays for part in (repr(a.shape).encode(), a.tobytes())))
 
     @classmethod
     def load(cls, path: Path | str) -> "CondensedSet":
@@ -86,29 +91,41 @@ class CondensedSet:
         Raises:
             FileError: no such file, or it is damaged or no set of dclib's.
         """
-        if not Path(path).is_file():
-            raise FileError(f"there is no condensed set {path}: make one with `dclib condense DATASET -o {path}`")
         try:
+            if not Path(path).is_file():
+                raise FileError(f"there is no condensed set {path}: make one with `dclib condense DATASET -o {path}`")
             with safe_open(path, "np") as file:
-                about = json.loads(file.metadata()["dclib"])
+                text, crc = file.metadata()["dclib"], file.metadata().get("crc")
                 images, labels = file.get_tensor("images"), file.get_tensor("labels")
+            about = json.loads(text)
             names, mean, std = (tuple(about[name]) for name in ("class_names", "mean", "std"))
             found = cls(images, labels, about["dataset"], names, mean, std, about["key"], about["about"])
             found._check()
+            if crc and crc != found._checksum(text):
+                raise DataError("its checksum is wrong")
+        except FileError:
+            raise
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
             raise FileError(f"{path} is no condensed set, or a damaged one ({_first_line(error)}): make it again") from error
         return found
 
     def _check(self) -> None:
-        n, classes = len(self.labels), len(self.class_names)
-        if self.images.ndim != 4 or self.images.shape[0] != n or self.labels.ndim != 1 or not n:
+        """Refuse what no set can be, so that whoever uses one need not ask again."""
+        n, classes, channels = len(self.labels), len(self.class_names), self.images.shape[1:2]
+        if self.images.dtype != np.float32 or self.labels.dtype != np.int64:
+            raise DataError(f"images of type {self.images.dtype} and labels of type {self.labels.dtype}")
+        if self.images.ndim != 4 or self.images.shape[0] != n or self.labels.ndim != 1 or not self.images.size:
             raise DataError(f"images of shape {self.images.shape} and labels of shape {self.labels.shape}")
         if self.labels.min() < 0 or self.labels.max() >= classes:
             raise DataError(f"labels from {self.labels.min()} to {self.labels.max()} for {classes} classes")
-        if len(self.mean) != self.images.shape[1] or len(self.std) != self.images.shape[1]:
-            raise DataError(f"{len(self.mean)} means for {self.images.shape[1]} channels")
-        if not np.isfinite(self.images).all():
-            raise DataError("NaN or infinite pixels")
+        if (len(self.mean),) != channels or (len(self.std),) != channels:
+            raise DataError(f"{len(self.mean)} means for {channels[0]} channels")
+        if not (np.isfinite(self.images).all() and np.isfinite([*self.mean, *self.std]).all() and min(self.std) > 0):
+            raise DataError("NaN or infinite pixels, or no deviation of theirs")
+        if not all(isinstance(text, str) for text in (self.dataset, self.key, *self.class_names)) or not isinstance(
+            self.about, dict
+        ):
+            raise DataError("names that are no text")
 
 
 def _first_line(error: Exception) -> str:
@@ -133,7 +150,7 @@ class Store:
             for record in read_records(path):
                 found.setdefault(record["key"], []).append({**record, "preset": path.parent.name})
         for records in found.values():
-            records.sort(key=lambda r: r.get("started", ""))
+            records.sort(key=lambda r: str(r.get("started", "")))
         return found
 
     def add(self, preset: str, record: dict[str, Any]) -> None:
@@ -172,17 +189,27 @@ def read_records(path: Path | str) -> Iterator[dict[str, Any]]:
     Raises:
         FileError: a line that is not the last is no record.
     """
-    lines = Path(path).read_bytes().split(b"\n")
+    try:
+        lines = Path(path).read_bytes().split(b"\n")
+    except OSError as error:
+        raise FileError(f"cannot read the records in {path}: {reason(error)}") from error
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             record = json.loads(line)
-            if not isinstance(record, dict) or not isinstance(record.get("key"), str) or record.get("kind") not in FILES:
-                raise ValueError
-        except ValueError as error:
+            _check_record(record)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             if number == len(lines):
                 warnings.warn(f"{path}: the last line is torn and is left out", stacklevel=2)
                 return
             raise FileError(f"{path}, line {number}, is no record: delete that line") from error
         yield record
+
+
+def _check_record(record: Any) -> None:
+    if not isinstance(record["key"], str) or record["kind"] not in FILES:
+        raise ValueError
+    if record["kind"] == "TrainNetworks":
+        for network, accuracy in record["accuracies"].items():
+            int(network), float(accuracy)
