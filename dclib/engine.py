@@ -6,6 +6,7 @@ which torch.compile cannot do, and stays eager under `vmap` over the classes.
 """
 
 import ctypes
+import importlib
 import logging
 import platform
 import shutil
@@ -88,4 +89,18 @@ def prepare(network: nn.Module, engine: str) -> Callable:
     if engine == "eager":
         return network
     torch._dynamo.config.cache_size_limit = max(64, torch._dynamo.config.cache_size_limit)
+    _load_extensions_quietly()
     return torch.compile(network)
+
+
+@cache
+def _load_extensions_quietly() -> None:
+    """Import what torch.compile would import later, without its warning that CUDA's toolkit is there and no GPU is."""
+    logger, mute = logging.getLogger("torch.utils.cpp_extension"), lambda record: "No CUDA runtime" not in record.getMessage()
+    logger.addFilter(mute)
+    try:
+        importlib.import_module("torch.utils.cpp_extension")
+    except ImportError:
+        log.debug("torch.utils.cpp_extension cannot be imported")  # without setuptools; then torch.compile does without it, too
+    finally:
+        logger.removeFilter(mute)
