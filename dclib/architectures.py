@@ -44,7 +44,7 @@ def _checked_option(family: str, option: str, value: Any) -> Any:
     allowed = FAMILIES[family][option][1]
     if allowed is not int:
         return one_of(f"{option} of {family}", value, allowed)
-    if isinstance(value, bool) or not str(value).isdigit() or int(value) < 1:
+    if isinstance(value, bool) or not str(value).isdecimal() or len(str(value)) > 9 or int(value) < 1:
         raise SpecError(f"{option}={value} of {family} is no positive integer")
     return int(value)
 
@@ -62,7 +62,7 @@ class Network:
     options: tuple[tuple[str, Any], ...] = ()
 
     @classmethod
-    def make(cls, family: str, **options: Any) -> "Network":
+    def make(cls, family: str, /, **options: Any) -> "Network":
         """Check the family and its options and return the network.
 
         Raises:
@@ -82,6 +82,9 @@ class Network:
         pairs = [item.partition("=") for item in rest.split(",")] if rest else []
         if bad := [name for name, sep, _ in pairs if not sep or not name.strip()]:
             raise SpecError(f"{bad[0]!r} in the network {str(text)!r} has no value: write it as ConvNet:width=64,norm=batch")
+        names = [name.strip() for name, _, _ in pairs]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise SpecError(f"{twice[0]!r} is given twice in the network {str(text)!r}: give it once")
         return cls.make(family, **{name.strip(): value.strip() for name, _, value in pairs})
 
     def __getitem__(self, option: str) -> Any:

@@ -155,9 +155,9 @@ class Training:
         _positive(self, "lr")
         _fraction(self, "momentum")
         decay = self.weight_decay
-        _require(_is_number(decay) and decay >= 0, f"weight_decay must be a number of at least 0, not {decay!r}")
+        _require(_is_number(decay) and 0 <= decay < float("inf"), f"weight_decay must be a number of at least 0, not {decay!r}")
         for operation in self.operations:
-            one_of("augmentation", operation, (*AUGMENTATIONS, "none"))
+            one_of("augmentation", operation, AUGMENTATIONS if "+" in self.augment else ("none", *AUGMENTATIONS))
         one_of("precision", self.precision, ("float32", "float64"))
 
     @property
