@@ -7,7 +7,7 @@ measured. Records live in `results/<preset>/`, sets beside them as safetensors; 
 import json
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,9 @@ import safetensors.numpy
 from safetensors import SafetensorError, safe_open
 
 from .errors import DataError, FileError
+from .experiments import Cell
 from .files import append_line, checksum, reason, write_atomic
+from .spec import TrainNetworks
 
 FILES = {"MakeSet": "sets.jsonl", "TrainNetworks": "networks.jsonl"}
 KEPT_IPC = 10  # sets of seed 0 with up to so many images per class are kept in git
@@ -169,6 +171,15 @@ class Store:
             for network, value in record["accuracies"].items():
                 merged.setdefault(int(network), value)
         return merged
+
+    def missing(self, run: TrainNetworks) -> list[int]:
+        """The numbers of the networks of a run that are not recorded."""
+        recorded = self.accuracies(run.key)
+        return [j for j in range(run.networks) if j not in recorded]
+
+    def incomplete(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Those cells of which a network is not recorded."""
+        return [cell for cell in cells if any(self.missing(run) for run in cell.runs())]
 
     def set_path(self, preset: str, key: str) -> Path:
         """Where the set of that key is written."""

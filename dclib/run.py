@@ -18,6 +18,7 @@ from . import engine as engines
 from . import train
 from .errors import Interrupted
 from .experiments import Cell
+from .files import check_writable
 from .progress import Progress
 from .provenance import now, provenance
 from .results import CondensedSet, Store
@@ -68,8 +69,7 @@ class Runner:
     def train_networks(self, run: TrainNetworks) -> dict[int, float]:
         """Return the accuracies of that run by network, training, testing and recording those that are missing."""
         recorded = self.store.accuracies(run.key)
-        missing = [j for j in range(run.networks) if j not in recorded]
-        if not missing:
+        if not (missing := self.store.missing(run)):
             return recorded
         made, dataset = self.make_set(run.set), load(run.set.dataset, run.set.image_size)
         chosen = engines.choose(self.engine, self.where, train.work(run.hyper, len(missing), len(made.labels)))
@@ -117,6 +117,28 @@ def execute(cells: Sequence[Cell], runner: Runner) -> None:
         if runner.should_stop():
             raise Interrupted("stopped between two runs; the same command goes on from there")
         runner.train_networks(run)
+
+
+def compute(
+    cells: Sequence[Cell], store: Store, preset: str, *, device: str = "auto", engine: str = "auto", seconds: float | None = None
+) -> list[Cell]:
+    """Do what is missing behind these cells, within so many seconds, and return the cells that are left.
+
+    Raises:
+        Interrupted: stopped by a signal.
+        DclibError: the records' folder cannot be written, or a data set cannot be loaded; told before the work begins.
+    """
+    check_writable(store.root / preset / "sets.jsonl")
+    for name in sorted({cell.dataset for cell in cells}):
+        load(name)
+    end = None if seconds is None else time.monotonic() + seconds
+    try:
+        with stopping(seconds) as should_stop:
+            execute(cells, Runner(store, preset, device, engine, should_stop))
+    except Interrupted:
+        if end is None or time.monotonic() < end:
+            raise
+    return store.incomplete(cells)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import torch
 from . import condense as algorithm
 from . import data, train
 from . import engine as engines
-from .errors import DataError
+from .errors import DataError, FileError
 from .progress import Progress
 from .results import CondensedSet
 from .spec import Condensation, MakeSet, Training, derive, full
@@ -77,6 +77,50 @@ def condense_set(
     images, about = condense_images(run, dataset, engines.resolve_device(device), engine, checkpoint, should_stop)
     made = as_set(images, dataset, run)
     return dataclasses.replace(made, about={**made.about, **about, "data_hash": dataset.hash})
+
+
+def condense_to_file(run: MakeSet, output: Path, **how: Any) -> CondensedSet:
+    """Condense one set into a file; interrupted in any way, the same call goes on from the checkpoint beside it.
+
+    Args:
+        run: as for `condense_set`.
+        output: the file.
+        how: as for `condense_set`.
+    """
+    made = condense_set(run, checkpoint=checkpoint_of(output), **how)
+    made.save(output)
+    return made
+
+
+def is_there(run: MakeSet, output: Path) -> bool:
+    """Whether a file holds the set of that run.
+
+    Raises:
+        FileError: it holds anything else.
+    """
+    if not output.exists():
+        return False
+    try:
+        found = CondensedSet.load(output)
+    except FileError:
+        raise FileError(f"{output} exists and is no condensed set: choose another name, or replace it with --force") from None
+    if (found.key, found.about.get("data_hash")) != (run.key, load(run.dataset, run.image_size).hash):
+        raise FileError(f"{output} holds the set of another run: choose another name, or replace it with --force")
+    return True
+
+
+def checkpoint_of(output: Path) -> Path:
+    """The checkpoint beside a set's file."""
+    return output.with_name(f"{output.name}.checkpoint")
+
+
+def remove_checkpoint(output: Path) -> None:
+    """Remove the checkpoint of a set that is made, and what a killed process left of files half written."""
+    checkpoint = checkpoint_of(output)
+    checkpoint.unlink(missing_ok=True)
+    for left in output.parent.iterdir():
+        if left.name.startswith((f".{output.name}.", f".{checkpoint.name}.")):
+            left.unlink(missing_ok=True)
 
 
 def train_on_set(
