@@ -1,0 +1,41 @@
+"""Dataset condensation with gradient matching: learn a few images that train a network almost as the whole data set does.
+
+    import dclib
+
+    run = dclib.MakeSet("digits", hyper=dclib.Condensation(ipc=1, outer_steps=50, real_batch=32))
+    small = dclib.condense_set(run)  # Algorithm 1: ten learned images
+    small.save("set.safetensors")
+    print(dclib.train_on_set(small, dclib.Training(network=dclib.LeNet()), networks=3))  # test accuracies in percent
+
+The names below are loaded when they are first used, so that `import dclib` costs nothing and needs no torch. The algorithm
+itself is `dclib.condense.condense` and stage T `dclib.train.evaluate`: `dclib.condense` and `dclib.train` are the modules, as
+for Python they must be, and the functions that make and test a whole set are `condense_set` and `train_on_set`.
+"""
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+_PUBLIC = {
+    "errors": ("DclibError", "SpecError", "DataError", "FileError", "Interrupted"),
+    "spec": ("Condensation", "Training", "MakeSet", "TrainNetworks", "Network"),
+    "architectures": ("MLP", "ConvNet", "LeNet", "AlexNet", "VGG11", "ResNet18", "AlexCifarNet"),
+    "data": ("Dataset", "load"),
+    "results": ("CondensedSet", "Store"),
+    "sets": ("condense_set", "train_on_set"),
+    "train": ("evaluate",),
+}
+_HOME = {name: module for module, names in _PUBLIC.items() for name in names}
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f".{_HOME[name]}", __name__), name)
+    if not name.startswith("_") and find_spec(f"{__name__}.{name}"):
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
