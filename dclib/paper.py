@@ -1,0 +1,90 @@
+"""The numbers that the paper prints, by label: accuracies in percent as (mean, standard deviation) over 5 sets × 20 networks.
+
+Each table stands here as in the paper, so that one can be read beside the other. The values of the paper's curves are not in
+its source, so they are not here either.
+"""
+
+import re
+from typing import Any
+
+Accuracy = tuple[float, float]  # mean, standard deviation
+
+NETWORKS = 100  # behind each number: 20 trained on each of 5 sets
+
+
+def _grid(text: str) -> dict[tuple[str, ...], Accuracy]:
+    """Read a table whose first line names the columns; each further line is a label of some words, then its numbers.
+
+    Returns:
+        (words of the label …, column) → number.
+    """
+    head, *lines = text.strip().splitlines()
+    found = {}
+    for line in lines:
+        words = line.split()
+        numbers = [word for word in words if "±" in word or word == "-"]
+        label = tuple(words[: len(words) - len(numbers)])
+        for column, number in zip(head.split(), numbers, strict=True):
+            if number != "-":
+                mean, std = re.fullmatch(r"(\d+\.\d)±(\d+\.\d)", number).groups()
+                found[*label, column] = float(mean), float(std)
+    return found
+
+
+# Table 1: (data set, images per class, method); ConvNet makes the images, where a network does, and is trained on them.
+TABLE_1 = _grid("""
+                    random    herding   k-center  forgetting  ours
+    mnist        1  64.9±3.5  89.2±1.6  89.3±1.5  35.5±5.6    91.7±0.5
+    mnist        10 95.1±0.9  93.7±0.3  84.4±1.7  68.1±3.3    97.4±0.2
+    mnist        50 97.9±0.2  94.9±0.2  97.4±0.3  88.2±1.2    98.8±0.2
+    fashionmnist 1  51.4±3.8  67.0±1.9  66.9±1.8  42.0±5.5    70.5±0.6
+    fashionmnist 10 73.8±0.7  71.1±0.7  54.7±1.5  53.9±2.0    82.3±0.4
+    fashionmnist 50 82.5±0.7  71.9±0.8  68.3±0.8  55.0±1.1    83.6±0.4
+    svhn         1  14.6±1.6  20.9±1.3  21.0±1.5  12.1±1.7    31.2±1.4
+    svhn         10 35.1±4.1  50.5±3.3  14.0±1.3  16.8±1.2    76.1±0.6
+    svhn         50 70.9±0.9  72.6±0.8  20.1±1.4  27.2±1.5    82.3±0.3
+    cifar10      1  14.4±2.0  21.5±1.2  21.5±1.3  13.5±1.2    28.3±0.5
+    cifar10      10 26.0±1.2  31.6±0.7  14.7±0.9  23.3±1.0    44.9±0.5
+    cifar10      50 43.4±1.0  40.4±0.6  27.0±1.4  23.3±1.1    53.9±0.5
+""")
+
+# Table 1, last column: ConvNet trained on the whole training set.
+WHOLE = {"mnist": (99.6, 0.0), "fashionmnist": (93.5, 0.1), "svhn": (95.4, 0.1), "cifar10": (84.8, 0.1)}
+
+# Table 2: MNIST, 1 image per class; (network that condensed, network that was trained).
+TABLE_2 = _grid("""
+             MLP       ConvNet   LeNet     AlexNet    VGG11     ResNet18
+    MLP      70.5±1.2  63.9±6.5  77.3±5.8  70.9±11.6  53.2±7.0  80.9±3.6
+    ConvNet  69.6±1.6  91.7±0.5  85.3±1.8  85.1±3.0   83.4±1.8  90.0±0.8
+    LeNet    71.0±1.6  90.3±1.2  85.0±1.7  84.7±2.4   80.3±2.7  89.0±0.8
+    AlexNet  72.1±1.7  87.5±1.6  84.0±2.8  82.7±2.9   81.2±3.0  88.9±1.1
+    VGG11    70.3±1.6  90.1±0.7  83.9±2.7  83.4±3.7   81.7±2.6  89.1±0.9
+    ResNet18 73.6±1.2  91.6±0.5  86.4±1.5  85.4±1.9   83.4±2.4  89.4±0.9
+""")
+
+# Table T1: data set → training and test images.
+TABLE_T1 = {
+    "usps": (7291, 2007),
+    "mnist": (60000, 10000),
+    "fashionmnist": (60000, 10000),
+    "svhn": (73257, 26032),
+    "cifar10": (50000, 10000),
+    "cifar100": (50000, 10000),
+}
+
+
+def find(experiment: str, place: dict[str, Any]) -> Accuracy | None:
+    """Return what the paper prints for a cell of an experiment, or None if it prints nothing.
+
+    Args:
+        experiment: its name in `experiments`.
+        place: the cell's `dataset`, `ipc`, `network` and `test_network`.
+
+    Returns:
+        Mean and standard deviation in percent.
+    """
+    if experiment == "cross_arch" and (place["dataset"], place["ipc"]) == ("mnist", 1):
+        return TABLE_2.get((place["network"], place["test_network"]))
+    if experiment == "method" and place["network"] == place["test_network"] == "ConvNet":
+        return TABLE_1.get((place["dataset"], str(place["ipc"]), "ours"))
+    return None
