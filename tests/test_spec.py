@@ -1,0 +1,332 @@
+"""Specs: networks by name, hyper-parameters that are refused, and keys that must never change."""
+
+import dataclasses
+import math
+import re
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dclib import architectures, spec
+from dclib.architectures import AUTO, FAMILIES
+from dclib.errors import DclibError, SpecError, one_of
+from dclib.experiments import ALL, PRESETS
+from dclib.spec import Condensation, MakeSet, Network, Training, TrainNetworks, derive, full, key, loops, spell
+
+quick = settings(max_examples=60, deadline=None, derandomize=True)
+
+
+def refused(*parts, call, **given):
+    """Check that the call is refused with one sentence that names `parts`."""
+    with pytest.raises(SpecError) as caught:
+        call(**given)
+    text = str(caught.value)
+    assert "\n" not in text
+    assert not re.search(r"\. [A-Z]|\.$", text), f"more than one sentence: {text}"
+    for part in parts:
+        assert str(part) in text, f"{part!r} is not named in: {text}"
+
+
+def _options(family: str):
+    values = {name: st.integers(1, 512) if a is int else st.sampled_from(a) for name, (_, a) in FAMILIES[family].items()}
+    return st.tuples(st.just(family), st.fixed_dictionaries({}, optional=values))
+
+
+# Made into networks in the tests: the type checks that the test run adds to dclib draw random numbers, which a strategy must not.
+choices = st.sampled_from(sorted(FAMILIES)).flatmap(_options)
+
+
+def made(choice) -> Network:
+    return Network.make(choice[0], **choice[1])
+
+
+# --- networks
+
+
+@quick
+@given(choices)
+def test_a_network_is_read_back_from_its_text(choice):
+    network = made(choice)
+    assert Network.parse(str(network)) == network
+    assert Network.parse(network) is network
+    assert hash(Network.parse(str(network))) == hash(network)
+
+
+@quick
+@given(choices, st.randoms())
+def test_the_order_of_options_means_nothing(choice, random):
+    network = made(choice)
+    options = list(network.options)
+    random.shuffle(options)
+    assert Network.make(network.family, **dict(options)) == network
+    spaced = ", ".join(f" {name} = {value}" for name, value in options)
+    assert Network.parse(f" {network.family}:{spaced}" if spaced else network.family) == network
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_option_at_its_default_is_left_out(family):
+    defaults = {name: default for name, (default, _) in FAMILIES[family].items()}
+    assert Network.make(family, **defaults) == Network(family) == getattr(architectures, family)()
+    assert str(Network.make(family, **defaults)) == family
+    assert all(Network(family)[name] == default for name, default in defaults.items())
+
+
+def test_an_option_is_read_by_name():
+    network = spec.ConvNet(width=64, norm="batch")
+    assert (network["width"], network["norm"], network["depth"]) == (64, "batch", 3)
+    assert str(network) == "ConvNet:width=64,norm=batch"
+
+
+@quick
+@given(choices, st.sampled_from(("condense", "train")))
+def test_resolving_leaves_no_auto_and_no_other_change(choice, stage):
+    network = made(choice)
+    resolved = network.resolve(stage)
+    assert resolved.resolve(stage) == resolved
+    for name in FAMILIES[network.family]:
+        expected = AUTO[name, stage] if network[name] == "auto" else network[name]
+        assert resolved[name] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("ConvNeet", ["ConvNeet", "did you mean 'ConvNet'", "LeNet"]),
+        ("convnet", ["'convnet'", "ConvNet"]),
+        ("", ["''", "ConvNet"]),
+        ("ConvNet:widht=3", ["widht", "did you mean 'width'"]),
+        ("LeNet:width=3", ["option of LeNet", "width"]),
+        ("ConvNet:norm=bach", ["norm of ConvNet", "bach", "batch"]),
+        ("ConvNet:width", ["width", "ConvNet:width=64"]),
+        ("ConvNet:norm=batch,", ["ConvNet:width=64"]),
+        ("ConvNet:=3", ["ConvNet:width=64"]),
+        ("ConvNet:width=", ["width= "]),
+        ("ConvNet:width=0", ["width=0"]),
+        ("ConvNet:width=-3", ["width=-3"]),
+        ("ConvNet:width=2.5", ["width=2.5"]),
+        ("ConvNet:width=²", ["width=²"]),
+        ("ConvNet:width=9999999999", ["width=9999999999"]),
+        ("ConvNet:width=8,width=9", ["'width'", "twice"]),
+        ("ConvNet:family=MLP", ["family"]),
+        ("ConvNet:cls=1", ["cls"]),
+    ],
+)
+def test_a_network_that_is_none_is_refused(text, parts):
+    refused(*parts, call=Network.parse, text=text)
+
+
+@quick
+@given(st.text(max_size=30) | st.text("ConvNet:width=,1²batchnorm ", max_size=30))
+def test_any_text_is_a_network_or_refused(text):
+    try:
+        assert Network.parse(str(Network.parse(text))) == Network.parse(text)
+    except SpecError as error:
+        assert str(error)
+
+
+def test_true_is_no_width():
+    refused("width=True", call=spec.ConvNet, width=True)
+
+
+# --- hyper-parameters
+
+
+@pytest.mark.parametrize(("ipc", "T", "epochs"), [(1, 1, 1), (10, 10, 50), (20, 20, 25), (30, 30, 17), (40, 40, 12), (50, 50, 10)])
+def test_the_papers_loops(ipc, T, epochs):
+    assert loops(ipc) == (T, epochs)
+
+
+@quick
+@given(st.integers(1, 10_000))
+def test_loops_are_at_least_one(ipc):
+    T, epochs = loops(ipc)
+    assert ipc == T
+    assert epochs >= 1
+
+
+def test_resolving_spells_out_the_paper():
+    resolved = Condensation(ipc=10, network=Network.parse("VGG11")).resolve()
+    assert (resolved.inner_steps, resolved.network_epochs, resolved.network["norm"]) == (10, 50, "batch")
+    assert resolved.resolve() == resolved
+    assert Condensation(ipc=10, inner_steps=3).resolve().inner_steps == 3
+    assert Training().resolve().epochs == 300
+    assert Training(augment="crop+flip").resolve().epochs == 1000
+    assert Training(augment="crop", epochs=7).resolve().epochs == 7
+    assert Training(network=Network.parse("ResNet18")).resolve().network["downsampling"] == "stride"
+
+
+WHOLE = ("ipc", "outer_steps", "image_steps", "network_batch", "real_batch")
+
+
+@pytest.mark.parametrize("field", WHOLE)
+@pytest.mark.parametrize("value", [0, -1])
+def test_counts_of_algorithm_1_are_positive(field, value):
+    refused(field, value, call=Condensation, **{field: value})
+
+
+@pytest.mark.parametrize("field", ["inner_steps", "network_epochs", "patience"])
+def test_counts_that_may_be_zero(field):
+    assert getattr(Condensation(**{field: 0}), field) == 0
+    refused(field, -1, call=Condensation, **{field: -1})
+
+
+@pytest.mark.parametrize("value", [0.0, -0.1, math.nan, math.inf, -math.inf])
+def test_learning_rates_are_positive(value):
+    for kind, field in ((Condensation, "image_lr"), (Condensation, "network_lr"), (Training, "lr")):
+        refused(field, repr(value), call=kind, **{field: value})
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.0, 1.5, math.nan, math.inf])
+def test_momenta_are_below_one(value):
+    for kind, field in ((Condensation, "image_momentum"), (Condensation, "network_momentum"), (Training, "momentum")):
+        refused(field, repr(value), call=kind, **{field: value})
+
+
+@pytest.mark.parametrize("value", [-1e-9, math.nan, math.inf])
+def test_weight_decay_is_not_negative(value):
+    assert Training(weight_decay=0.0).weight_decay == 0
+    refused("weight_decay", repr(value), call=Training, weight_decay=value)
+
+
+def test_counts_of_stage_t():
+    refused("batch", 0, call=Training, batch=0)
+    refused("epochs", -1, call=Training, epochs=-1)
+
+
+def test_values_of_a_wrong_type_are_refused():
+    """In a process of its own: here types are enforced before dclib sees the values."""
+    code = f"""
+import math
+from dclib.errors import SpecError
+from dclib.spec import Condensation, Training
+whole = [(Condensation, name) for name in {WHOLE}] + [(Condensation, "patience"), (Training, "batch"), (Training, "epochs")]
+real = [(Condensation, "image_lr"), (Training, "lr"), (Condensation, "image_momentum"), (Training, "weight_decay")]
+cases = [(k, f, v) for k, f in whole for v in (1.0, 2.5, True, "3", None, math.nan)]
+cases += [(k, f, v) for k, f in real for v in (True, "0.1", None, [0.1])]
+for kind, field, value in cases:
+    try:
+        kind(**{{field: value}})
+    except SpecError as error:
+        assert field in str(error) and repr(value) in str(error), error
+    else:
+        raise AssertionError((kind, field, value))
+Training(lr=1, momentum=0, weight_decay=0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value", "close"),
+    [
+        (Condensation, "distance", "euclid", "euclidean"),
+        (Condensation, "init", "random", "real"),
+        (Condensation, "bn", "True", "true"),
+        (Condensation, "precision", "float16", "float64"),
+        (Training, "precision", "double", "float32"),
+        (Training, "augment", "crpo", "crop"),
+        (Training, "augment", "crop+none", "rotate"),
+        (Training, "augment", "", "none"),
+        (Training, "augment", "crop+", "crop"),
+    ],
+)
+def test_a_name_that_does_not_exist_is_refused_with_those_that_do(kind, field, value, close):
+    refused(close, call=kind, **{field: value})
+
+
+def test_one_of_suggests_and_lists():
+    assert one_of("fruit", 3, (1, 2, 3)) == 3
+    refused("unknown fruit 'aple'", "did you mean 'apple'", "pear", call=lambda: one_of("fruit", "aple", ("apple", "pear")))
+    assert issubclass(SpecError, DclibError)
+    assert issubclass(SpecError, ValueError)
+
+
+def test_specs_are_frozen():
+    for thing in (Condensation(), Training(), MakeSet("digits"), TrainNetworks(MakeSet("digits")), Network()):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(thing, dataclasses.fields(thing)[0].name, 1)
+
+
+# --- keys
+
+
+# What is recorded is found by these: a change here orphans every record there is. A new field must have a default
+# that means "as before".
+KEYS = {
+    ("method", "cpu", "mnist", "ConvNet", "ConvNet"): ("745b2efea8a07895", "70eab2b589d00b4e"),
+    ("method", "cpu", "fashionmnist", "ConvNet", "ConvNet"): ("c3bcb06545137897", "8aee71dd2d4f7179"),
+    ("cross_arch", "cpu", "mnist", "ConvNet", "LeNet"): ("745b2efea8a07895", "dfc52249e9377171"),
+    ("cross_arch", "cpu", "mnist", "ResNet18", "ConvNet"): ("7a4d88a6cd42c7a7", "b012591c629602d6"),
+    ("cross_arch", "cpu", "mnist", "ResNet18", "LeNet"): ("7a4d88a6cd42c7a7", "12be132c18da86f8"),
+    ("method", "paper", "mnist", "ConvNet", "ConvNet"): ("d500fb71acfa8fd1", "cb8bb601b1f4ece2"),
+    ("cross_arch", "smoke", "digits", "random", "ConvNet"): ("a093a590024f308a", "e49da474aece16f9"),
+}
+
+
+@pytest.mark.parametrize(("place", "expected"), KEYS.items(), ids=lambda v: "-".join(v))
+def test_keys_of_recorded_runs_never_change(place, expected):
+    experiment, preset, dataset, network, test_network = place
+    narrow = dict(dataset=dataset, network=network, test_network=test_network)
+    (cell,) = ALL[experiment].cells(PRESETS[preset], **narrow)
+    run = cell.runs()[0]
+    assert (run.set.key, run.key) == expected
+
+
+def test_keys_of_defaults_never_change():
+    assert [key(thing) for thing in (MakeSet("digits"), Condensation(), Training())] == [
+        "fe9c53e0f10cbd9a",
+        "4aa95d4b22781ece",
+        "f450e7c9f8363561",
+    ]
+
+
+@quick
+@given(choices, st.integers(1, 60), st.integers(0, 9))
+def test_a_field_at_its_default_is_left_out_of_the_key(choice, ipc, seed):
+    network = made(choice)
+    run = MakeSet("digits", seed=seed, hyper=Condensation(ipc=ipc, network=network))
+    spelled = spell(run)
+    assert ("seed" in spelled) == (seed != 0)
+    assert ("network" in spelled.get("hyper", {})) == (network != Network())
+    assert full(run)["hyper"]["ipc"] == ipc
+    assert run.key == key(dataclasses.replace(run))
+
+
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(Condensation)])
+def test_every_hyper_parameter_is_in_the_key(field):
+    other = {"network": Network("MLP"), "distance": "cosine", "init": "real", "bn": "code", "precision": "float64"}
+    value = other.get(field, 0.25 if "momentum" in field or "lr" in field else 7)
+    changed = Condensation(**{field: value})
+    assert MakeSet("digits", hyper=changed).key != MakeSet("digits").key
+
+
+def test_the_number_of_networks_is_not_in_the_key():
+    runs = [TrainNetworks(MakeSet("digits"), Training(), n) for n in (1, 20)]
+    assert runs[0].key == runs[1].key
+    assert "networks" not in full(runs[1])
+
+
+def test_a_key_tells_a_set_from_a_training():
+    assert re.fullmatch("[0-9a-f]{16}", MakeSet("digits").key)
+    assert MakeSet("digits").key != TrainNetworks(MakeSet("digits")).key
+
+
+# --- seeds
+
+
+def test_derived_seeds_never_change():
+    assert derive(0, "init") == 3953688860265627247
+    assert derive(0, "real", 1, 2, 3) == 8287052378973234481
+    assert derive(1, "init") == 5114219324223669180
+
+
+@quick
+@given(st.integers(-(2**40), 2**40), st.lists(st.text(max_size=5) | st.integers(), max_size=4))
+def test_derived_seeds_fit_torch_and_depend_on_all(seed, purpose):
+    assert 0 <= derive(seed, *purpose) < 2**63
+    assert derive(seed, *purpose) == derive(seed, *purpose)
+    assert derive(seed, *purpose) != derive(seed + 1, *purpose)
+    assert derive(seed, *purpose) != derive(seed, *purpose, "more")
