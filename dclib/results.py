@@ -161,8 +161,9 @@ class Store:
         Raises:
             FileError: the folder cannot be written.
         """
+        known = self.records  # read before the file has the new one, too
         append_line(self.root / preset / FILES[record["kind"]], json.dumps(record, sort_keys=True))
-        self.records.setdefault(record["key"], []).append({**record, "preset": preset})
+        known.setdefault(record["key"], []).append({**record, "preset": preset})
 
     def accuracies(self, key: str) -> dict[int, float]:
         """The test accuracies in percent recorded for a run of stage T, by network; the oldest counts if there are two."""
