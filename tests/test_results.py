@@ -1,0 +1,325 @@
+"""Condensed sets and records on disk: what is written is read back, and what is damaged is refused."""
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from dclib import results
+from dclib.errors import FileError
+from dclib.experiments import CROSS_ARCH, SMOKE
+from dclib.results import CondensedSet, Store, read_records, results_root
+from dclib.spec import MakeSet, TrainNetworks
+
+quick = settings(max_examples=40, deadline=None, derandomize=True)
+thorough = settings(max_examples=300, deadline=None, derandomize=True)
+floats = st.floats(-5, 5, width=32)
+
+
+def refused(*parts, call, **given):
+    """Check that the call is refused with one sentence that names `parts`."""
+    with pytest.raises(FileError) as caught:
+        call(**given)
+    text = str(caught.value)
+    assert "\n" not in text
+    for part in parts:
+        assert str(part) in text, f"{part!r} is not named in: {text}"
+
+
+def small(n=4, channels=1, size=3, classes=2, seed=0, **changes) -> CondensedSet:
+    rng = np.random.default_rng(seed)
+    images = rng.standard_normal((n, channels, size, size)).astype(np.float32)
+    given = dict(images=images, labels=np.arange(n) % classes, dataset="digits", key="ab12")
+    given |= dict(class_names=tuple("abcdefghij"[:classes]), mean=(0.1,) * channels, std=(0.3,) * channels, about={"seed": 0})
+    return CondensedSet(**given | changes)
+
+
+def same(a: CondensedSet, b: CondensedSet) -> bool:
+    rest = [(s.dataset, s.class_names, s.mean, s.std, s.key, s.about) for s in (a, b)]
+    return rest[0] == rest[1] and a.images.tobytes() == b.images.tobytes() and np.array_equal(a.labels, b.labels)
+
+
+# --- sets
+
+
+@quick
+@given(
+    images=hnp.arrays(np.float32, st.tuples(*(st.integers(1, 5),) * 4), elements=floats),
+    names=st.lists(st.text(max_size=8), min_size=1, max_size=4),
+    about=st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5) | st.none(), max_size=3),
+    data=st.data(),
+)
+def test_a_set_is_read_back_as_it_was(tmp_path_factory, images, names, about, data):
+    n, channels = images.shape[:2]
+    labels = data.draw(hnp.arrays(np.int64, n, elements=st.integers(0, len(names) - 1)))
+    mean, std = (tuple(data.draw(st.lists(st.floats(0.01, 1), min_size=channels, max_size=channels))) for _ in range(2))
+    made = CondensedSet(images, labels, "mine", tuple(names), mean, std, "", about)
+    path = tmp_path_factory.mktemp("sets") / "set"
+    made.save(path)
+    assert same(CondensedSet.load(path), made)
+
+
+def test_a_set_is_read_by_whoever_knows_safetensors(tmp_path):
+    made = small()
+    made.save(tmp_path / "set")
+    tensors = safetensors.numpy.load_file(tmp_path / "set")
+    assert np.array_equal(tensors["images"], made.images)
+    assert np.array_equal(tensors["labels"], made.labels)
+
+
+@pytest.mark.parametrize(("channels", "shape"), [(1, (4, 3, 3)), (3, (4, 3, 3, 3))])
+def test_pixels_undo_the_normalisation(channels, shape):
+    pixels = np.random.default_rng(0).integers(0, 256, (4, channels, 3, 3)).astype(np.float32)
+    made = small(channels=channels, images=(pixels / 255 - np.float32(0.1)) / np.float32(0.3))
+    assert made.pixels().shape == shape
+    assert made.pixels().dtype == np.uint8
+    expected = pixels[:, 0] if channels == 1 else pixels.transpose(0, 2, 3, 1)
+    assert np.array_equal(made.pixels(), expected.astype(np.uint8))
+
+
+def test_pixels_are_clamped():
+    wild = small(images=np.array([-9, 9, 0, -0.1 / 0.3] * 9, np.float32).reshape(4, 1, 3, 3))
+    assert wild.pixels().min() == 0
+    assert wild.pixels().max() == 255
+
+
+def test_images_per_class_are_those_of_the_largest():
+    assert small(n=5, classes=2).ipc == 3
+
+
+# --- damaged sets
+
+
+def written(tmp_path, **changes) -> bytes:
+    small(**changes).save(tmp_path / "good")
+    return (tmp_path / "good").read_bytes()
+
+
+def load(content: bytes, folder) -> CondensedSet | None:
+    """Read a set from bytes; None if they are refused, by a sentence and no other error."""
+    (folder / "damaged").write_bytes(content)
+    try:
+        return CondensedSet.load(folder / "damaged")
+    except FileError as error:
+        assert "damaged" in str(error)
+        assert "\n" not in str(error)
+        return None
+
+
+def test_a_set_cut_short_anywhere_is_refused(tmp_path):
+    whole = written(tmp_path)
+    assert load(whole, tmp_path) is not None
+    for length in range(0, len(whole), 7):
+        assert load(whole[:length], tmp_path) is None, f"cut to {length} bytes"
+    assert load(whole + b"more", tmp_path) is None
+
+
+@thorough
+@given(data=st.data())
+def test_a_set_with_one_wrong_byte_is_refused_or_reads_the_same(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("byte")
+    whole = bytearray(written(folder))
+    whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
+    found = load(bytes(whole), folder)
+    assert found is None or same(found, small())
+
+
+@thorough
+@given(data=st.data())
+def test_a_set_damaged_in_any_way_is_refused_or_usable(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("any")
+    whole = written(folder)
+    start, length = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.integers(0, 40))
+    found = load(whole[:start] + data.draw(st.binary(max_size=40)) + whole[start + length :], folder)
+    assert found is None or found.pixels().shape[0] == len(found.labels)
+
+
+@quick
+@given(junk=st.binary(max_size=60))
+def test_junk_is_refused(tmp_path_factory, junk):
+    assert load(junk, tmp_path_factory.mktemp("junk")) is None
+
+
+def stored(tensors: dict, about: object, **more: str) -> bytes:
+    text = about if isinstance(about, str) else json.dumps(about)
+    return safetensors.numpy.save(tensors, {"dclib": text, **more})
+
+
+ABOUT = {"dataset": "digits", "class_names": ["a", "b"], "mean": [0.1], "std": [0.3], "key": "", "about": {}}
+IMAGES = np.zeros((2, 1, 3, 3), np.float32)
+TENSORS = {"images": IMAGES, "labels": np.arange(2)}
+
+
+def test_a_file_without_checksum_is_read_as_those_first_recorded_have_none(tmp_path):
+    assert load(stored(TENSORS, ABOUT), tmp_path) is not None
+    assert load(stored(TENSORS, ABOUT, crc="00000000"), tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {k: v for k, v in ABOUT.items() if k != "mean"},
+        [],
+        "no json",
+        ABOUT | {"class_names": ["a"]},
+        ABOUT | {"class_names": [1, 2]},
+        ABOUT | {"class_names": 3},
+        ABOUT | {"mean": [0.1, 0.1]},
+        ABOUT | {"mean": "x"},
+        ABOUT | {"mean": [float("nan")]},
+        ABOUT | {"std": [0.0]},
+        ABOUT | {"std": []},
+        ABOUT | {"dataset": 3},
+        ABOUT | {"key": None},
+        ABOUT | {"about": []},
+    ],
+    ids=str,
+)
+def test_metadata_that_no_set_has_are_refused(tmp_path, about):
+    assert load(stored(TENSORS, about), tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {"images": IMAGES},
+        {"labels": np.arange(2)},
+        TENSORS | {"images": IMAGES.astype(np.int32)},
+        TENSORS | {"images": IMAGES.astype(np.float64)},
+        TENSORS | {"labels": np.arange(2.0)},
+        TENSORS | {"labels": np.arange(2, dtype=np.uint8)},
+        TENSORS | {"labels": np.arange(3)},
+        TENSORS | {"labels": np.array([0, 2])},
+        TENSORS | {"labels": np.array([0, -1])},
+        TENSORS | {"labels": np.arange(2).reshape(2, 1)},
+        TENSORS | {"images": IMAGES[0]},
+        TENSORS | {"images": IMAGES[:, :, :0]},
+        TENSORS | {"images": IMAGES + np.float32(np.nan)},
+        TENSORS | {"images": IMAGES + np.float32(np.inf)},
+        {"images": IMAGES[:0], "labels": np.arange(0)},
+    ],
+    ids=lambda t: "-".join(f"{name}{a.shape}{a.dtype}" for name, a in t.items()),
+)
+def test_arrays_that_no_set_has_are_refused(tmp_path, tensors):
+    assert load(stored(tensors, ABOUT), tmp_path) is None
+
+
+def test_a_set_that_is_not_there(tmp_path):
+    for path in (tmp_path / "nowhere", tmp_path):
+        refused(path, "dclib condense", call=CondensedSet.load, path=path)
+    refused("damaged", call=CondensedSet.load, path=tmp_path / ("x" * 300))
+
+
+# --- records
+
+
+TRAINED = {"key": "k1", "kind": "TrainNetworks", "accuracies": {"0": 90.5, "2": 91.0}, "started": "2026-01-02"}
+
+
+def test_records_are_found_by_key_oldest_first(tmp_path):
+    store = Store(tmp_path)
+    store.add("cpu", TRAINED)
+    store.add("paper", {**TRAINED, "accuracies": {"1": 92.0, "0": 1.0}, "started": "2026-01-03"})
+    store.add("smoke", {**TRAINED, "accuracies": {"0": 88.0}, "started": "2026-01-01"})
+    store.add("cpu", {"key": "k2", "kind": "MakeSet"})
+    for found in (store, Store(tmp_path)):
+        assert found.accuracies("k1") == {0: 88.0 if found is not store else 90.5, 1: 92.0, 2: 91.0}
+        assert sorted(r["preset"] for r in found.records["k1"]) == ["cpu", "paper", "smoke"]
+    assert [r["started"][-1] for r in Store(tmp_path).records["k1"]] == ["1", "2", "3"]
+    assert (tmp_path / "cpu" / "sets.jsonl").read_text().count("\n") == 1
+    assert store.accuracies("nothing") == {}
+
+
+def test_what_is_missing_of_a_run_and_of_cells(tmp_path):
+    store, run = Store(tmp_path), TrainNetworks(MakeSet("digits"), networks=4)
+    store.add("cpu", {**TRAINED, "key": run.key})
+    assert store.missing(run) == [1, 3]
+    cells = CROSS_ARCH.cells(SMOKE, network="random", test_network=("LeNet", "MLP"))
+    for made in cells[0].runs():
+        store.add("smoke", {**TRAINED, "key": made.key})
+    assert store.incomplete(cells) == cells[1:]
+
+
+def test_a_set_is_found_whatever_its_preset(tmp_path):
+    store = Store(tmp_path)
+    assert store.find_set("ab12") is None
+    small().save(store.set_path("paper", "ab12"))
+    assert store.find_set("ab12") == tmp_path / "paper" / "sets" / "ab12.safetensors"
+
+
+@quick
+@given(data=st.data())
+def test_a_torn_last_record_is_left_out_with_a_warning(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("torn") / "networks.jsonl"
+    line = json.dumps(TRAINED).encode()
+    cut = data.draw(st.integers(1, len(line) - 1))
+    path.write_bytes(line + b"\n" + line[:cut])
+    with pytest.warns(UserWarning, match="the last line is torn and is left out"):
+        assert list(read_records(path)) == [TRAINED]
+
+
+def test_the_next_record_takes_the_torn_ones_place(tmp_path):
+    path = tmp_path / "cpu" / "networks.jsonl"
+    Store(tmp_path).add("cpu", TRAINED)
+    path.write_bytes(path.read_bytes() + b'{"key": "k1", "ki')
+    with pytest.warns(UserWarning, match="torn"):
+        Store(tmp_path).add("cpu", {**TRAINED, "key": "k3"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert set(Store(tmp_path).records) == {"k1", "k3"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{",
+        "3",
+        "[]",
+        "null",
+        "{}",
+        json.dumps(TRAINED | {"kind": "Else"}),
+        json.dumps(TRAINED | {"kind": []}),
+        json.dumps(TRAINED | {"key": 3}),
+        json.dumps(TRAINED | {"accuracies": [90.0]}),
+        json.dumps(TRAINED | {"accuracies": {"first": 90.0}}),
+        json.dumps(TRAINED | {"accuracies": {"0": None}}),
+        json.dumps({"key": "k1", "kind": "TrainNetworks"}),
+        "\x00\xff",
+    ],
+)
+def test_a_line_that_is_no_record_is_refused_by_its_number(tmp_path, line):
+    (tmp_path / "networks.jsonl").write_text(f"{json.dumps(TRAINED)}\n\n{line}\n{json.dumps(TRAINED)}\n")
+    refused("networks.jsonl, line 3", "delete", call=lambda: list(read_records(tmp_path / "networks.jsonl")))
+
+
+def test_a_folder_in_the_records_place_is_refused(tmp_path):
+    (tmp_path / "cpu" / "sets.jsonl").mkdir(parents=True)
+    refused("sets.jsonl", "directory", call=lambda: Store(tmp_path).records)
+
+
+def test_a_record_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "cpu").write_text("a file")
+    refused("cannot append", "not a folder", call=lambda: Store(tmp_path).add("cpu", TRAINED))
+    assert (tmp_path / "cpu").read_text() == "a file"
+
+
+def test_where_the_results_are(tmp_path, monkeypatch):
+    monkeypatch.setenv("DCLIB_RESULTS", str(tmp_path))
+    assert results_root() == Store().root == tmp_path
+    monkeypatch.delenv("DCLIB_RESULTS")
+    assert results_root() == Path(results.__file__).resolve().parents[1] / "results"
+    monkeypatch.setattr(results, "__file__", str(tmp_path / "site-packages" / "dclib" / "results.py"))
+    assert results_root() == Path.home() / ".cache" / "dclib" / "results"
+
+
+def test_every_record_of_the_repository_can_be_read():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a run may be recording
+        records = Store(Path(__file__).resolve().parents[1] / "results").records
+    assert all(r["preset"] in ("cpu", "paper", "smoke") for found in records.values() for r in found)
