@@ -1,0 +1,250 @@
+"""The command `dclib`: condense · train · show · run · status · data.
+
+Each command checks what it was asked before it loads what computes, so that `--help`, `status`, `data` and every refusal answer
+at once. Results go to stdout, progress to stderr; whatever goes wrong is one sentence on stderr and a non-zero exit status.
+"""
+
+import dataclasses
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .console import guarded, say, seconds, summary, table, words
+from .errors import Interrupted, SpecError
+from .spec import AUGMENTATIONS, DISTANCES, FAMILIES, Condensation, MakeSet, Network, Training
+
+app = typer.Typer(
+    help="Dataset condensation with gradient matching: learn a few images that train a network almost as the whole data set does.",
+    epilog="A data set is a name (`dclib data` lists them), an .npz file, or a folder with train/<class>/ and test/<class>/.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _examples(*lines: str) -> str:
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _option(text: str, *names: str, **more: Any):
+    return typer.Option(*names, help=text, **more)
+
+
+Network_ = Annotated[str, _option(f"with its options, as ConvNet:width=64,norm=batch; one of {', '.join(FAMILIES)}")]
+Seed = Annotated[int, _option("0, 1, …: another seed, another result")]
+Device = Annotated[str, _option("auto, cpu, cuda or cuda:1")]
+Engine = Annotated[str, _option("auto, eager or compiled: how it is computed, not what")]
+Precision = Annotated[str, _option("float32 or float64")]
+SetFile = Annotated[Path, typer.Argument(metavar="SET", help="a set's file, made by `dclib condense`")]
+
+
+@app.command(
+    epilog=_examples(
+        "dclib condense digits -o set.safetensors -K 50 --real-batch 32",
+        "dclib condense mnist --ipc 10 --network ConvNet:norm=batch -o set.safetensors",
+        "dclib condense path/to/folder --image-size 32 --init real -o set.safetensors",
+    )
+)
+def condense(
+    context: typer.Context,
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="a name, an .npz file or a folder of images")],
+    output: Annotated[Path, _option("the set's file", "--output", "-o")],
+    ipc: Annotated[int, _option("images per class")] = Condensation.ipc,
+    network: Network_ = "ConvNet",
+    outer_steps: Annotated[int, _option("K, each with a fresh network", "--outer-steps", "-K")] = Condensation.outer_steps,
+    inner_steps: Annotated[int, _option("T; 0: the paper's for this many images", "--inner-steps", "-T")] = 0,
+    image_steps: Annotated[int, _option("ς_S")] = Condensation.image_steps,
+    image_lr: Annotated[float | None, _option("η_S  [default: 0.1; with MLP 0.01, if the distance is layerwise]")] = None,
+    image_momentum: Annotated[float, _option("of the images' optimiser")] = Condensation.image_momentum,
+    network_epochs: Annotated[int, _option("ς_θ; 0: the paper's for this many images")] = 0,
+    network_lr: Annotated[float, _option("η_θ")] = Condensation.network_lr,
+    network_momentum: Annotated[float, _option("of the network's optimiser")] = Condensation.network_momentum,
+    network_batch: Annotated[int, _option("images in a batch of the network's training")] = Condensation.network_batch,
+    real_batch: Annotated[int, _option("real images of each class in a step")] = Condensation.real_batch,
+    distance: Annotated[str, _option(f"D: {', '.join(DISTANCES)}")] = Condensation.distance,
+    init: Annotated[str, _option("start from noise or from real images")] = Condensation.init,
+    bn: Annotated[str, _option("batch norm's statistics: true, or as the authors' code estimates them")] = Condensation.bn,
+    patience: Annotated[int, _option("stop when the loss has not fallen for so many outer steps; 0: never")] = 0,
+    precision: Precision = Condensation.precision,
+    image_size: Annotated[int, _option("resize to this square size first; 0: leave it")] = 0,
+    seed: Seed = 0,
+    device: Device = "auto",
+    engine: Engine = "auto",
+    force: Annotated[bool, _option("replace another set in that file", "--force")] = False,
+) -> None:
+    """Learn a small set of images (Algorithm 1).
+
+    Stopped in any way, even killed, the same command goes on from OUTPUT.checkpoint to the same images.
+    """
+    given = {f.name: context.params[f.name] for f in dataclasses.fields(Condensation)}
+    given["network"] = Network.parse(network)
+    if image_lr is None:
+        given["image_lr"] = 0.01 if given["network"].family == "MLP" and distance == "layerwise" else 0.1
+    run = MakeSet(_source(dataset), "condense", seed, Condensation(**given).resolve(), image_size)
+    _condense(run, output, device, engine, force)
+    file = shlex.quote(str(output))
+    print(f"next: dclib show {file} -o {shlex.quote(str(output.with_suffix('.png')))}")
+    print(f"      dclib train {file} --network {run.hyper.network.family} --networks 5")
+
+
+def _source(name: str) -> str:
+    """A data set's name as it is; a path in full, so that the set can be tested from any folder."""
+    from .sources import available
+
+    return name if name in [row.name for row in available()] or not Path(name).exists() else str(Path(name).resolve())
+
+
+def _condense(run: MakeSet, output: Path, device: str, engine: str, force: bool) -> None:
+    from .files import check_writable
+
+    check_writable(output)
+    from . import sets
+    from .run import stopping
+
+    sets.load(run.dataset, run.image_size)  # before signals are caught, so that Ctrl-C ends a download at once
+    if not force and sets.is_there(run, output):
+        print(f"{output} is there already ({sets.describe(run)})")
+    else:
+        with stopping() as should_stop:
+            sets.condense_to_file(run, output, device=device, engine=engine, should_stop=should_stop)
+        print(f"{output} is made ({sets.describe(run)})")
+    sets.remove_checkpoint(output)
+
+
+@app.command(
+    epilog=_examples("dclib train set.safetensors --network LeNet --networks 5", "dclib train set.safetensors --augment crop+flip")
+)
+def train(
+    context: typer.Context,
+    file: SetFile,
+    network: Network_ = "ConvNet",
+    networks: Annotated[int, _option("how many are trained, each from its own weights")] = 1,
+    dataset: Annotated[str, _option("whose test images are classified  [default: the set's own]")] = "",
+    epochs: Annotated[int, _option("E, of 0 … E; 0: 300, or 1000 with augmentation")] = 0,
+    lr: Annotated[float, _option("learning rate, a tenth of it from half-way on")] = Training.lr,
+    momentum: Annotated[float, _option("momentum")] = Training.momentum,
+    weight_decay: Annotated[float, _option("weight decay")] = Training.weight_decay,
+    batch: Annotated[int, _option("images in a batch")] = Training.batch,
+    augment: Annotated[str, _option(f"none, or of {', '.join(AUGMENTATIONS)}, with + between; auto: the paper's")] = "auto",
+    precision: Precision = Training.precision,
+    seed: Seed = 0,
+    device: Device = "auto",
+    engine: Engine = "auto",
+) -> None:
+    """Train networks on a set, test them on real images (stage T)."""
+    from .results import CondensedSet
+
+    if networks < 1:
+        raise SpecError(f"networks must be a whole number of at least 1, not {networks}")
+    given = {f.name: context.params[f.name] for f in dataclasses.fields(Training)}
+    given["network"] = Network.parse(network)
+    Training(**given | {"augment": "none" if augment == "auto" else augment})
+    made = CondensedSet.load(file)
+    if augment == "auto":
+        given["augment"] = "crop+scale+rotate" if made.dataset == "mnist" else "none"
+    _train(made, Training(**given).resolve(), networks=networks, seed=seed, dataset=dataset, device=device, engine=engine)
+
+
+def _train(made: Any, hyper: Training, networks: int, **how: Any) -> None:
+    from .run import stopping
+    from .sets import load_for, train_on_set
+
+    load_for(made, how["dataset"])  # as in `condense`
+    accuracies: list[float] = []
+    try:
+        with stopping() as should_stop:
+            train_on_set(made, hyper, networks=networks, on_network=accuracies.append, should_stop=should_stop, **how)
+    except Interrupted:
+        raise Interrupted(f"stopped after {len(accuracies)} of {networks} networks") from None
+    finally:
+        if accuracies:
+            print(f"{hyper.network}: {summary(accuracies)}")
+
+
+@app.command()
+def show(file: SetFile, output: Annotated[Path | None, _option("a picture  [default: SET.png]", "--output", "-o")] = None) -> None:
+    """Draw a set: a row for each class."""
+    from .figures import save_grid
+    from .results import CondensedSet
+
+    output = output or file.with_suffix(".png")
+    save_grid(CondensedSet.load(file), output)
+    print(output)
+
+
+Preset_ = Annotated[str, _option("smoke, cpu or paper: how much is spent")]
+Results = Annotated[Path | None, _option("the folder of the records  [default: $DCLIB_RESULTS, or results/]", "--results")]
+
+
+@app.command(epilog=_examples("dclib run cross_arch", 'dclib run cross_arch --preset cpu --networks "ConvNet LeNet" --for 2h'))
+def run(
+    experiment: Annotated[str, typer.Argument(metavar="EXPERIMENT", help="a table or figure; `dclib status` lists them")],
+    preset: Preset_ = "smoke",
+    datasets: Annotated[list[str] | None, _option("only these data sets; several with commas between, or in quotes")] = None,
+    networks: Annotated[list[str] | None, _option("only sets made with these networks, or random")] = None,
+    test_networks: Annotated[list[str] | None, _option("only these networks trained on the sets")] = None,
+    ipc: Annotated[list[str] | None, _option("only these numbers of images per class")] = None,
+    device: Device = "auto",
+    engine: Engine = "auto",
+    results: Results = None,
+    limit: Annotated[str, _option("stop after 90s, 8m or 2h, at a point from which the same command goes on", "--for")] = "",
+) -> None:
+    """Compute what is missing of a table, record and print it."""
+    from . import experiments, report
+    from .outcomes import look_up, varying
+    from .reproduce import check
+    from .results import Store
+
+    time_limit, budget = seconds(limit) if limit else None, experiments.find_preset(preset)
+    check(preset, False, device, words(datasets) or ())
+    sizes = words(ipc) and [int(word) if word.isdecimal() else word for word in words(ipc)]
+    narrow = dict(dataset=words(datasets), network=words(networks), test_network=words(test_networks), ipc=sizes)
+    cells, store = experiments.with_yardsticks(experiments.find(experiment).cells(budget, **narrow)), Store(results)
+    if left := store.incomplete(cells):
+        from .run import compute
+
+        left = compute(left, store, preset, device=device, engine=engine, seconds=time_limit)
+    outcomes = look_up(experiment, preset, store, **narrow)
+    crossed = {"network", "test_network"} <= set(varying(outcomes))
+    print(report.matrix_table(outcomes) if crossed else report.list_table(outcomes))
+    print(report.missing_sentence(outcomes))
+    if left:
+        say(f"time is up: {len(left)} of {len(cells)} cells are left; the same command goes on from there")
+
+
+@app.command()
+def status(preset: Annotated[str, _option("only this one: smoke, cpu or paper")] = "", results: Results = None) -> None:
+    """Tell how many cells of each table are recorded."""
+    from . import experiments
+    from .results import Store
+
+    presets = [experiments.find_preset(preset)] if preset else list(experiments.PRESETS.values())
+    store, rows = Store(results), []
+    for experiment in experiments.ALL.values():
+        grids = [experiment.cells(p) for p in presets]
+        counts = [f"{len(cells) - len(store.incomplete(cells))} of {len(cells)}" for cells in grids]
+        rows.append((experiment.name, experiment.label, *counts))
+    print(table(("experiment", "in the paper", *(p.name for p in presets)), rows))
+    print(f"records: {store.root}")
+
+
+@app.command()
+def data() -> None:
+    """List the data sets, and how to get those not here."""
+    from .formats import ARRAYS
+    from .sources import available, data_root
+
+    rows = available()
+    print(table(("data set", "found", "training", "test", ""), ((r.name, r.where, r.train, r.test, r.note) for r in rows)))
+    print(f"data root: {data_root()} (or $DCLIB_DATA)")
+    if any(row.where == "downloadable" for row in rows):
+        print(f"downloadable: fetched on first use; or put NAME.npz (with {', '.join(ARRAYS)}) or torchvision's files there")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    arguments = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    return guarded(lambda: typer.main.get_command(app)(arguments, prog_name="dclib", standalone_mode=False))

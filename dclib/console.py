@@ -1,0 +1,103 @@
+"""How the command talks: errors and warnings as one sentence on stderr, tables in columns, durations as people write them."""
+
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean, pstdev
+
+import typer
+
+from .errors import DclibError, Interrupted, SpecError
+
+UsageError = typer.BadParameter.__base__  # typer's versions have it in different places
+UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def guarded(command: Callable[[], int | None]) -> int:
+    """Call `command` and return the exit status; whatever goes wrong is one sentence on stderr, never a traceback.
+
+    Returns:
+        What `command` returns, else 1 for an error, 2 for a command line that cannot be understood, 130 for a stopped command.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *where, **more: say(f"warning: {message}")
+            status = command()
+            sys.stdout.flush()
+            return status or 0
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        sentence, status = _explained(error)
+        if sentence is None and os.environ.get("DCLIB_DEBUG"):
+            raise
+        say(sentence or f"unexpected {type(error).__name__} ({_first_line(error)}): DCLIB_DEBUG=1 shows where")
+        return status
+
+
+def _explained(error: Exception) -> tuple[str | None, int]:
+    """Return the sentence for an error that a user can cause, and the exit status."""
+    if isinstance(error, Interrupted):
+        return str(error), 130
+    if isinstance(error, DclibError):
+        return str(error), 1
+    if isinstance(error, UsageError):
+        command = error.ctx.command_path if error.ctx else "dclib"
+        return f"{_usage(error)} (`{command} --help` explains it)", 2
+    if isinstance(error, MemoryError) or "memory" in str(error).lower():
+        return f"not enough memory ({_first_line(error)}): choose fewer images, a smaller batch or network, or another device", 1
+    return None, 1
+
+
+def _usage(error: Exception) -> str:
+    text = " ".join(error.format_message().split()).rstrip(".")
+    return text[:1].lower() + text[1:]
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or ["no message"])[0]
+
+
+def say(sentence: str) -> None:
+    """Write one line to stderr."""
+    print(f"dclib: {sentence}", file=sys.stderr, flush=True)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Set rows in columns, two spaces apart; numbers to the right."""
+    cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in (header, *rows)]
+    numeric = [all(re.fullmatch(r"[\d,.]+", row[c]) for row in cells[1:]) for c in range(len(header))]
+    widths = [max(len(row[c]) for row in cells) for c in range(len(header))]
+    lines = ("  ".join(t.rjust(w) if n else t.ljust(w) for t, w, n in zip(row, widths, numeric, strict=True)) for row in cells)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def seconds(text: str) -> float:
+    """Read a duration such as 90s, 8m or 2h.
+
+    Raises:
+        SpecError: it is none.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
+    if not found or not float(found[1]):
+        raise SpecError(f"{text!r} is no duration: write it as 90s, 8m or 2h")
+    return float(found[1]) * UNITS[found[2]]
+
+
+def words(values: Sequence[str] | None) -> list[str] | None:
+    """Split an option that may be repeated, or hold several values with spaces (or commas) between; None if it was not given.
+
+    A network with options has commas of its own, so that a value with a colon is split at spaces only.
+    """
+    return [word for v in values for word in (v if ":" in v else v.replace(",", " ")).split()] if values else None
+
+
+def summary(accuracies: Sequence[float]) -> str:
+    """Mean ± standard deviation (of the population) of accuracies in percent, and each of them."""
+    every = ", ".join(f"{a:.2f}" for a in accuracies)
+    return f"{fmean(accuracies):.2f} ± {pstdev(accuracies):.2f} % ({every})" if len(accuracies) > 1 else f"{every} %"
