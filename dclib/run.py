@@ -49,22 +49,28 @@ class Runner:
         self.where = engines.resolve_device(self.device)
 
     def make_set(self, run: MakeSet) -> CondensedSet:
-        """Return the set of that run: read it, or make, record and keep it."""
+        """Return the set of that run: read it, or make, keep and record it."""
         path = self.store.find_set(run.key)
         if path is not None:
-            return CondensedSet.load(path)
-        started, start, dataset = now(), time.perf_counter(), load(run.dataset, run.image_size)
-        if run.method == "condense":
-            checkpoint = self.store.checkpoint_path(self.preset, run.key)
-            images, about = condense_images(run, dataset, self.where, self.engine, checkpoint, self.should_stop)
+            made = CondensedSet.load(path)
         else:
-            images, about = choose_at_random(run, dataset), {"seconds": time.perf_counter() - start}
-        made = as_set(images, dataset, run)
-        made.save(self.store.set_path(self.preset, run.key))
-        values = {**about, "data_hash": dataset.hash, "set_hash": set_hash(made)}
-        self._record(run, started, about.get("engine", "eager"), values)
+            made = self._make(run)
+            made.save(self.store.set_path(self.preset, run.key))
+        if run.key not in self.store.records and "started" in made.about:  # new, or its process was killed before this
+            values = {name: made.about[name] for name in ("seconds", "losses", "data_hash") if name in made.about}
+            self._record(run, made.about["started"], made.about["engine"], {**values, "set_hash": set_hash(made)})
         self.store.checkpoint_path(self.preset, run.key).unlink(missing_ok=True)
         return made
+
+    def _make(self, run: MakeSet) -> CondensedSet:
+        about, start, dataset = {"started": now()}, time.perf_counter(), load(run.dataset, run.image_size)
+        if run.method == "condense":
+            checkpoint = self.store.checkpoint_path(self.preset, run.key)
+            images, how = condense_images(run, dataset, self.where, self.engine, checkpoint, self.should_stop)
+        else:
+            images, how = choose_at_random(run, dataset), {"seconds": time.perf_counter() - start, "engine": "eager"}
+        made = as_set(images, dataset, run)
+        return dataclasses.replace(made, about={**made.about, **about, **how, "data_hash": dataset.hash})
 
     def train_networks(self, run: TrainNetworks) -> dict[int, float]:
         """Return the accuracies of that run by network, training, testing and recording those that are missing."""
