@@ -108,7 +108,9 @@ class CondensedSet:
         except FileError:
             raise
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-            raise FileError(f"{path} is no condensed set, or a damaged one ({_first_line(error)}): delete it and make it again") from error
+            raise FileError(
+                f"{path} is no condensed set, or a damaged one ({_first_line(error)}): delete it and make it again"
+            ) from error
         return found
 
     def _check(self) -> None:
