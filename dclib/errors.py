@@ -4,6 +4,10 @@
 class DclibError(Exception):
     """Base of every error that a user can cause; the command line prints its sentence and exits with status 1."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython prints in place of a traceback: in a notebook, too, the sentence is all."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class SpecError(DclibError, ValueError):
     """A network, option, preset or hyper-parameter that does not exist or is out of range."""

@@ -40,8 +40,8 @@ class Experiment:
     diagonal: bool = False
     repeats: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def cells(self, preset: "Preset", **narrow: Sequence) -> list["Cell"]:
-        """Return the cells at a preset, over the whole grid or narrowed to the values given for an axis.
+    def cells(self, preset: "Preset", **narrow: Sequence | int | None) -> list["Cell"]:
+        """Return the cells at a preset, over the whole grid or narrowed to the values given for an axis (None: its grid).
 
         Raises:
             SpecError: an axis that the experiment lacks, or an empty list.
@@ -103,6 +103,20 @@ class Cell:
     def place(self) -> dict[str, Any]:
         """The cell's coordinates."""
         return {axis: getattr(self, axis) for axis in AXES}
+
+
+def yardstick(cell: Cell) -> Cell:
+    """The row to beat: random real images, with the same test network."""
+    return dataclasses.replace(cell, network=RANDOM, sets=cell.preset.random_sets)
+
+
+def with_yardsticks(cells: Sequence[Cell]) -> list[Cell]:
+    """Add what the cells of `smoke` are compared with before they count."""
+    rows = list(cells)
+    for row in map(yardstick, (cell for cell in cells if cell.preset.name == "smoke")):
+        if row not in rows:
+            rows.append(row)
+    return rows
 
 
 def paper_condensation(cell: Cell) -> Condensation:

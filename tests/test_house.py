@@ -22,13 +22,15 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 # never load torch
-MEASURE = {"architectures", "spec", "errors", "files", "progress", "provenance", "experiments", "paper", "results", "report", "cli"}
+MEASURE = {"architectures", "spec", "errors", "files", "progress", "provenance", "experiments", "paper"}
+MEASURE |= {"results", "outcomes", "report", "figures", "cli"}
 DATA = {"data", "sources", "folders", "formats", "pixels"}
 GROUND = DATA | {"networks", "matching", "augment"}  # stand on errors and spec alone
 CORE = {"reference", "engine", "checkpoint", "condense", "train"}
 BASELINES = {"coresets", "distill", "gan", "continual", "nas"}
 COMPUTE = GROUND | CORE | BASELINES
-MEETING = {"run", "sets", "cli", "__main__", "__init__", "experiments", "paper", "results", "report"}  # unknown to what computes
+MEETING = {"run", "sets", "reproduce", "cli", "__main__", "__init__"}  # unknown to what computes
+MEETING |= {"experiments", "paper", "results", "outcomes", "report", "figures"}
 
 
 def name(module: str) -> str:

@@ -1,0 +1,170 @@
+"""Figures: a table as a map of colours beside the paper's, a set's images, and images emerging from noise.
+
+Each function returns a `Picture`, which a notebook shows and `save_grid` writes; no global state of matplotlib is touched, and
+it is imported only when something is drawn. Letters are sized for a screen as narrow as a phone's.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .errors import one_of
+from .files import write_atomic
+from .outcomes import DASH, Outcome, title
+from .results import CondensedSet
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH = 7.2  # inches
+FORMATS = ("png", "jpg", "pdf", "svg")
+HEAT = "viridis"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure that a notebook shows as PNG.
+
+    Args:
+        figure: matplotlib's, to be changed at will.
+        about: what is to be seen, in words.
+    """
+
+    figure: "Figure"
+    about: str
+
+    def render(self, kind: str = "png") -> bytes:
+        """Draw it as a file of that format."""
+        file = BytesIO()
+        self.figure.savefig(file, format=kind, dpi=150, facecolor="white")
+        return file.getvalue()
+
+    def _repr_png_(self) -> bytes:
+        return self.render()
+
+    def __repr__(self) -> str:
+        return self.about
+
+
+def _figure(height: float) -> "Figure":
+    from matplotlib.figure import Figure
+
+    return Figure((WIDTH, height), layout="constrained")
+
+
+def heatmap(outcomes: Sequence[Outcome], rows: str = "network", columns: str = "test_network") -> Picture:
+    """Draw outcomes as a map of colours with whole percents, and the paper's beside it on the same scale, where it has any.
+
+    Args:
+        outcomes: from `outcomes.look_up`; of several at one place the last is drawn.
+        rows: the axis that goes down.
+        columns: the axis that goes across.
+    """
+    down, across = (list(dict.fromkeys(o.place[axis] for o in outcomes)) for axis in (rows, columns))
+    maps = {"ours": np.full((len(down), len(across)), np.nan), "paper": np.full((len(down), len(across)), np.nan)}
+    for o in outcomes:
+        at = down.index(o.place[rows]), across.index(o.place[columns])
+        maps["ours"][at] = o.mean if o.shown else np.nan
+        maps["paper"][at] = o.paper[0] if o.paper else np.nan
+    if np.isnan(maps["paper"]).all():
+        del maps["paper"]
+    known = np.concatenate([m[np.isfinite(m)] for m in maps.values()])
+    low, high = (known.min(), known.max()) if known.size else (0.0, 1.0)
+    side = (WIDTH - 1.6) / (len(maps) * len(across))
+    figure = _figure(min(1.0, side) * len(down) + 1.7)
+    panels = figure.subplots(1, len(maps), sharey=True, squeeze=False)[0]
+    for panel, (name, values) in zip(panels, maps.items(), strict=True):
+        _draw_map(panel, values, low, high)
+        panel.set_title(name, fontsize=16)
+        panel.set_xticks(range(len(across)), map(title, across), rotation=60, ha="right", rotation_mode="anchor", fontsize=13)
+        panel.set_yticks(range(len(down)), map(title, down), fontsize=13)
+    return Picture(figure, f"accuracies in percent: {', '.join(maps)}")
+
+
+def _draw_map(panel: "Axes", values: np.ndarray, low: float, high: float) -> None:
+    """One map; a cell without a number is hatched."""
+    from matplotlib.patches import Rectangle
+
+    panel.imshow(values, vmin=low, vmax=high, cmap=HEAT, aspect="auto")
+    for (y, x), value in np.ndenumerate(values):
+        text, dark = f"{value:.0f}", value < (low + high) / 2
+        if np.isnan(value):
+            text, dark = DASH, False
+            panel.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor="white", edgecolor="0.8", hatch="//", linewidth=0))
+        panel.text(x, y, text, ha="center", va="center", fontsize=15, color="white" if dark else "black")
+    panel.tick_params(length=0)
+
+
+def image_grid(made: CondensedSet) -> Picture:
+    """Draw a set in data colours: at one image per class each under its class's name, else a row for each class."""
+    strips = [_strip(pixels) for pixels in _by_class(made)]
+    across = 1 if made.ipc > 1 else min(len(strips), 5 if len(strips) <= 10 else 10)
+    lines = -(-len(strips) // across)
+    height, width = strips[0].shape[:2]
+    figure = _figure(max(1.0, (WIDTH / across) * (height / width) * lines + (0.3 * lines if across > 1 else 0)))
+    panels = figure.subplots(lines, across, squeeze=False).ravel()
+    for panel in panels:
+        panel.axis("off")
+    for panel, strip, name in zip(panels, strips, made.class_names, strict=False):
+        _show(panel, strip)
+        if across > 1:
+            panel.set_title(name, fontsize=14 if across <= 5 else 9)
+        else:
+            panel.text(-0.01, 0.5, name, transform=panel.transAxes, ha="right", va="center", fontsize=14)
+    return Picture(figure, f"{made.dataset}: {made.ipc} image{'' if made.ipc == 1 else 's'} for each of {len(strips)} classes")
+
+
+def save_grid(made: CondensedSet, path: Path | str) -> None:
+    """Write the picture of `image_grid`; the name's ending chooses the format.
+
+    Raises:
+        SpecError: no such format.
+        FileError: the place cannot be written.
+    """
+    kind = one_of("picture format", Path(path).suffix.removeprefix(".").lower(), FORMATS)
+    write_atomic(path, image_grid(made).render(str(kind)))
+
+
+def emergence(snapshots: Mapping[int, CondensedSet], losses: Sequence[float]) -> Picture:
+    """Draw a set after some of the outer steps, one row each, and the matching loss of every step below.
+
+    Args:
+        snapshots: the set after k steps, by k.
+        losses: of each outer step.
+    """
+    strips = {k: _strip(np.concatenate(_by_class(made))) for k, made in snapshots.items()}
+    tall = [strip.shape[0] / strip.shape[1] * (WIDTH - 1) for strip in strips.values()]
+    figure = _figure(sum(tall) + 2.6)
+    *panels, curve = figure.subplots(len(strips) + 1, 1, height_ratios=[*tall, 2.4])
+    for panel, (k, strip) in zip(panels, strips.items(), strict=True):
+        _show(panel, strip)
+        panel.axis("off")
+        panel.text(-0.01, 0.5, f"k = {k}", transform=panel.transAxes, ha="right", va="center", fontsize=14)
+    curve.plot(range(1, len(losses) + 1), losses, color="C0", linewidth=2)
+    curve.set_xlabel("outer step k", fontsize=14)
+    curve.set_ylabel("distance", fontsize=14)
+    curve.set_ylim(bottom=0)
+    curve.tick_params(labelsize=13)
+    curve.spines[["top", "right"]].set_visible(False)
+    return Picture(figure, f"images after {', '.join(map(str, strips))} steps, and the distance of {len(losses)} steps")
+
+
+def _by_class(made: CondensedSet) -> list[np.ndarray]:
+    """The pixels of each class."""
+    pixels = made.pixels()
+    return [pixels[made.labels == c] for c in range(len(made.class_names))]
+
+
+def _strip(pixels: np.ndarray, gap: int = 1) -> np.ndarray:
+    """Images side by side, with a white gap."""
+    wide: list[Any] = [(0, 0), (0, 0), (0, gap), *[(0, 0)] * (pixels.ndim - 3)]
+    return np.concatenate(list(np.pad(pixels, wide, constant_values=255)), axis=1)[:, : -gap or None]
+
+
+def _show(panel: "Axes", image: np.ndarray) -> None:
+    panel.imshow(image, cmap="gray", vmin=0, vmax=255, interpolation="nearest")

@@ -1,0 +1,156 @@
+"""From records to outcomes: what is recorded for each cell of a table, beside what the paper prints there.
+
+A cell's number is the mean over every network recorded for it, on whichever of the sets 0 … 4 exist. At "best" each cell takes
+the most faithful preset that has records, never the highest accuracy, and never `smoke`; at `smoke` a number counts only if it
+beats randomly chosen real images with the same test network.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean, pstdev, variance
+from typing import Any
+
+from . import experiments, paper
+from .errors import one_of
+from .experiments import AXES, RANDOM, Cell, yardstick
+from .results import Store
+
+DASH = "—"
+SETS = range(5)  # seeds of the sets that count where they are recorded
+NAMES = {
+    "mnist": "MNIST",
+    "fashionmnist": "FashionMNIST",
+    "svhn": "SVHN",
+    "svhn10k": "SVHN-10k, a stand-in",
+    "cifar10": "CIFAR10",
+    "cifar100": "CIFAR100",
+    "usps": "USPS",
+    RANDOM: "random real images",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is recorded for one cell of an experiment, and what the paper prints there.
+
+    Args:
+        experiment: its name.
+        place: the cell's coordinates, by axis.
+        preset: whose hyper-parameters the numbers belong to; empty where nothing is recorded.
+        sets: test accuracies in percent, one tuple for each set.
+        keys: of the runs of stage T, one for each set.
+        records: of these runs and of those that made the sets.
+        paper: mean and standard deviation that the paper prints, if any.
+        counts: False for a number at `smoke` that does not beat random real images, or cannot be compared with them.
+    """
+
+    experiment: str
+    place: dict[str, Any]
+    preset: str = ""
+    sets: tuple[tuple[float, ...], ...] = ()
+    keys: tuple[str, ...] = ()
+    records: tuple[dict[str, Any], ...] = ()
+    paper: tuple[float, float] | None = None
+    counts: bool = True
+
+    @property
+    def accuracies(self) -> list[float]:
+        """One for each trained network, in percent."""
+        return list(itertools.chain(*self.sets))
+
+    @property
+    def shown(self) -> bool:
+        """Whether there is a number to show."""
+        return self.counts and bool(self.sets)
+
+    @cached_property
+    def mean(self) -> float | None:
+        """Over all networks; None where nothing is recorded."""
+        return fmean(self.accuracies) if self.sets else None
+
+    @cached_property
+    def std(self) -> float | None:
+        """The population's standard deviation over all networks, as in the paper."""
+        return pstdev(self.accuracies) if self.sets else None
+
+    @property
+    def difference(self) -> float | None:
+        """Our mean minus the paper's."""
+        return self.mean - self.paper[0] if self.shown and self.paper else None
+
+    @property
+    def standard_error(self) -> float | None:
+        """Of the difference, on the safe side.
+
+        Ours is taken from the spread of networks or from that of the sets' means, whichever gives more, the former not below
+        the paper's (two networks may agree by luck); the paper's is its standard deviation over √100.
+        """
+        if not self.shown or not self.paper:
+            return None
+        networks = max(self.std, self.paper[1]) ** 2 / len(self.accuracies)
+        sets = variance(map(fmean, self.sets)) / len(self.sets) if len(self.sets) > 1 else 0.0
+        return (max(networks, sets) + self.paper[1] ** 2 / paper.NETWORKS) ** 0.5
+
+    @property
+    def standard_errors(self) -> float | None:
+        """The difference in units of its standard error; None where that is zero."""
+        return self.difference / self.standard_error if self.standard_error else None
+
+
+def look_up(experiment: str, preset: str = "best", store: Store | None = None, **narrow: Sequence | int | None) -> list[Outcome]:
+    """Return what is recorded for each cell of an experiment; nothing is computed.
+
+    Args:
+        experiment: its name.
+        preset: smoke, cpu or paper; "best" takes for each cell the first of `experiments.BEST` that has records.
+        store: where records are; by default those of `results.results_root`.
+        narrow: values for an axis in place of the grid's.
+
+    Raises:
+        SpecError: an unknown experiment, preset, axis or network.
+    """
+    declared, store = experiments.find(experiment), store or Store()
+    one_of("preset", preset, ("best", *experiments.PRESETS))
+    presets = experiments.BEST if preset == "best" else (experiments.find_preset(preset),)
+    places: dict[tuple, list[Cell]] = {}
+    for cell in itertools.chain(*(declared.cells(p, **narrow) for p in presets)):
+        places.setdefault(tuple(cell.place.values()), []).append(cell)
+    return [_first_recorded(experiment, cells, store) for cells in places.values()]
+
+
+def _first_recorded(experiment: str, cells: Sequence[Cell], store: Store) -> Outcome:
+    place = cells[0].place
+    printed = paper.find(experiment, place)
+    for cell in cells:
+        if sets := _accuracies(cell, store):
+            made = [cell.make_set(seed).key for seed in SETS]
+            records = tuple(r for key in (*made, *sets) for r in store.records.get(key, []))
+            counts = _beats_random(cell, sets, store)
+            return Outcome(experiment, place, cell.preset.name, tuple(sets.values()), tuple(sets), records, printed, counts)
+    return Outcome(experiment, place, paper=printed)
+
+
+def _accuracies(cell: Cell, store: Store) -> dict[str, tuple[float, ...]]:
+    """For each recorded run of the cell its accuracies, by key."""
+    found = {run.key: store.accuracies(run.key) for run in cell.runs(SETS)}
+    return {key: tuple(by_network[j] for j in sorted(by_network)) for key, by_network in found.items() if by_network}
+
+
+def _beats_random(cell: Cell, sets: dict[str, tuple[float, ...]], store: Store) -> bool:
+    """Whether a number counts: at `smoke` it must lie above the mean of random real images."""
+    if cell.preset.name != "smoke" or cell.network == RANDOM:
+        return True
+    random = _accuracies(yardstick(cell), store)
+    return bool(random) and fmean(itertools.chain(*sets.values())) > fmean(itertools.chain(*random.values()))
+
+
+def varying(outcomes: Sequence[Outcome]) -> list[str]:
+    """The axes on which the outcomes differ."""
+    return [axis for axis in AXES if len({o.place[axis] for o in outcomes}) > 1]
+
+
+def title(value: Any) -> str:
+    """How a value of an axis is written in a table."""
+    return NAMES.get(value, str(value))
