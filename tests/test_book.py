@@ -1,0 +1,32 @@
+"""The book builds without a warning and says what the records say."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+pytestmark = [pytest.mark.book, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def html(tmp_path_factory):
+    """The book as `make book` builds it: every warning an error, every reference resolved, every notebook executed."""
+    out = tmp_path_factory.mktemp("book")
+    command = [sys.executable, "-W", "ignore", "-m", "jupyter_book.cli.main", "build", str(ROOT), "--path-output", str(out)]
+    done = subprocess.run([*command, "--all", "-W", "-n", "--keep-going", "--quiet"], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return out / "_build" / "html"
+
+
+def test_every_page_of_the_contents_is_built(html):
+    lines = [line.strip(" -") for line in (ROOT / "_toc.yml").read_text().splitlines()]
+    pages = [line.split(":")[1].strip() for line in lines if line.startswith(("file:", "root:"))]
+    assert pages
+    assert not [page for page in pages if not (html / page).with_suffix(".html").is_file()]
+
+
+def test_no_page_carries_a_traceback(html):
+    assert not [page.name for page in html.rglob("*.html") if "Traceback" in page.read_text()]
