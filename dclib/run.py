@@ -85,7 +85,7 @@ class Runner:
         def on_network(seed: int, accuracy: float) -> None:
             values = {"accuracies": {str(seeds[seed]): round(accuracy, 4)}, "seconds": round(time.perf_counter() - mark[1], 2)}
             self._record(run, mark[0], chosen, {**values, "data_hash": dataset.hash, "set_hash": set_hash(made)})
-            recorded[seeds[seed]] = accuracy
+            recorded[seeds[seed]] = round(accuracy, 4)
             mark[:] = [now(), time.perf_counter()]
             progress.step(f"accuracy {accuracy:.1f} %")
 
