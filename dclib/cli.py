@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .console import guarded, say, seconds, summary, table, words
+from .console import guarded, say, seconds, summary, table, whole, words
 from .errors import Interrupted, SpecError
 from .spec import AUGMENTATIONS, DISTANCES, FAMILIES, Condensation, MakeSet, Network, Training
 
@@ -49,7 +49,6 @@ SetFile = Annotated[Path, typer.Argument(metavar="SET", help="a set's file, made
     )
 )
 def condense(
-    context: typer.Context,
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="a name, an .npz file or a folder of images")],
     output: Annotated[Path, _option("the set's file", "--output", "-o")],
     ipc: Annotated[int, _option("images per class")] = Condensation.ipc,
@@ -79,11 +78,11 @@ def condense(
 
     Stopped in any way, even killed, the same command goes on from OUTPUT.checkpoint to the same images.
     """
-    given = {f.name: context.params[f.name] for f in dataclasses.fields(Condensation)}
-    given["network"] = Network.parse(network)
+    options = locals() | {"network": Network.parse(network)}
     if image_lr is None:
-        given["image_lr"] = 0.01 if given["network"].family == "MLP" and distance == "layerwise" else 0.1
-    run = MakeSet(_source(dataset), "condense", seed, Condensation(**given).resolve(), image_size)
+        options["image_lr"] = 0.01 if options["network"].family == "MLP" and distance == "layerwise" else 0.1
+    hyper = Condensation(**{f.name: options[f.name] for f in dataclasses.fields(Condensation)}).resolve()
+    run = MakeSet(_source(dataset), "condense", seed, hyper, image_size)
     _condense(run, output, device, engine, force)
     file = shlex.quote(str(output))
     print(f"next: dclib show {file} -o {shlex.quote(str(output.with_suffix('.png')))}")
@@ -118,7 +117,6 @@ def _condense(run: MakeSet, output: Path, device: str, engine: str, force: bool)
     epilog=_examples("dclib train set.safetensors --network LeNet --networks 5", "dclib train set.safetensors --augment crop+flip")
 )
 def train(
-    context: typer.Context,
     file: SetFile,
     network: Network_ = "ConvNet",
     networks: Annotated[int, _option("how many are trained, each from its own weights")] = 1,
@@ -135,17 +133,16 @@ def train(
     engine: Engine = "auto",
 ) -> None:
     """Train networks on a set, test them on real images (stage T)."""
-    from .results import CondensedSet
-
+    options = locals() | {"network": Network.parse(network), "augment": "none" if augment == "auto" else augment}
+    hyper = Training(**{f.name: options[f.name] for f in dataclasses.fields(Training)})
     if networks < 1:
         raise SpecError(f"networks must be a whole number of at least 1, not {networks}")
-    given = {f.name: context.params[f.name] for f in dataclasses.fields(Training)}
-    given["network"] = Network.parse(network)
-    Training(**given | {"augment": "none" if augment == "auto" else augment})
+    from .results import CondensedSet
+
     made = CondensedSet.load(file)
-    if augment == "auto":
-        given["augment"] = "crop+scale+rotate" if made.dataset == "mnist" else "none"
-    _train(made, Training(**given).resolve(), networks=networks, seed=seed, dataset=dataset, device=device, engine=engine)
+    if augment == "auto" and made.dataset == "mnist":
+        hyper = dataclasses.replace(hyper, augment="crop+scale+rotate")
+    _train(made, hyper.resolve(), networks=networks, seed=seed, dataset=dataset, device=device, engine=engine)
 
 
 def _train(made: Any, hyper: Training, networks: int, **how: Any) -> None:
@@ -200,8 +197,7 @@ def run(
 
     time_limit, budget = seconds(limit) if limit else None, experiments.find_preset(preset)
     check(preset, False, device, words(datasets) or ())
-    sizes = words(ipc) and [int(word) if word.isdecimal() else word for word in words(ipc)]
-    narrow = dict(dataset=words(datasets), network=words(networks), test_network=words(test_networks), ipc=sizes)
+    narrow = dict(dataset=words(datasets), network=words(networks), test_network=words(test_networks), ipc=whole(words(ipc)))
     cells, store = experiments.with_yardsticks(experiments.find(experiment).cells(budget, **narrow)), Store(results)
     if left := store.incomplete(cells):
         from .run import compute
