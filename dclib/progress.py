@@ -16,7 +16,7 @@ class Progress:
 
     def __init__(self, what: str, total: int):
         self.what, self.total, self.done, self.first = what, total, 0, 0
-        self.start = self.last = time.monotonic()
+        self.start = self.last = self.warm = time.monotonic()
         self.bar = None
         if sys.stderr.isatty():
             from tqdm import tqdm
@@ -43,13 +43,21 @@ class Progress:
     def step(self, note: str = "") -> None:
         """Count one step; `note` is a few words on how it goes, such as the loss."""
         self.done += 1
+        if self.done == self.first + 1:
+            self.warm = time.monotonic()
         if self.bar is not None:
             self.bar.set_postfix_str(note, refresh=False)
             self.bar.update()
         elif time.monotonic() - self.last >= LINE_SECONDS and self.done < self.total:
             self.last = time.monotonic()
-            left = (self.last - self.start) / (self.done - self.first) * (self.total - self.done)
-            self._line(f"{self.done} of {self.total}, {clock(left)} left{', ' if note else ''}{note}")
+            self._line(f"{self.done} of {self.total}, {clock(self._left())} left{', ' if note else ''}{note}")
+
+    def _left(self) -> float:
+        """Seconds left at the pace so far, without the first step where there are more: it may have compiled."""
+        steps, start = self.done - self.first - 1, self.warm
+        if not steps:
+            steps, start = 1, self.start
+        return (self.last - start) / steps * (self.total - self.done)
 
     def _line(self, text: str) -> None:
         print(f"{self.what}: {text}", file=sys.stderr, flush=True)

@@ -16,7 +16,7 @@ from PIL import Image
 from typer.main import get_command
 
 import dclib
-from dclib import console, experiments, sets
+from dclib import console, experiments, progress, sets
 from dclib.cli import app, main
 from dclib.errors import DataError, FileError, Interrupted, SpecError
 from dclib.results import CondensedSet, Store
@@ -121,7 +121,7 @@ BAD_REQUESTS = [
     (("condense", "nowhere.npz"), ["nowhere.npz"]),
     (("condense", "digits", "--network", "ConvNeet"), ["ConvNeet", "did you mean 'ConvNet'"]),
     (("condense", "digits", "--network", "ConvNet:norms=batch"), ["norms", "did you mean 'norm'"]),
-    (("condense", "digits", "--network", "ConvNet:depth=9", "-K", "2"), ["28"]),
+    (("condense", "digits", "--network", "ConvNet:depth=6", "-K", "2"), ["28"]),
     (("condense", "digits", "--ipc", "0"), ["ipc", "0"]),
     (("condense", "digits", "--ipc", "-1"), ["ipc", "-1"]),
     (("condense", "digits", "-K", "0"), ["outer_steps", "0"]),
@@ -159,7 +159,7 @@ def test_condense_refuses(call, tmp_path, arguments, parts):
         (("set", "--dataset", "mnits"), ["mnits", "did you mean 'mnist'"]),
         (("set", "--device", "tpu"), ["tpu"]),
         (("set", "--engine", "turbo"), ["turbo"]),
-        (("set", "--network", "ConvNet:depth=9", "--epochs", "1"), ["28"]),
+        (("set", "--network", "ConvNet:depth=6", "--epochs", "1"), ["28"]),
         (("nowhere",), ["nowhere", "dclib condense"]),
         ((".",), ["dclib condense"]),
     ],
@@ -516,6 +516,53 @@ def test_a_reader_that_has_seen_enough_is_no_error():
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 1
+
+
+class Clock:
+    """Time that passes when told to."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_progress_forecasts_without_the_step_that_compiled(monkeypatch, capsys):
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    with progress.Progress("working", 10) as bar:
+        bar.skip(2)
+        for seconds in (100, 10, 10, 10, 10, 5, 5, 5):
+            clock.now += seconds
+            bar.step("loss 3.0")
+    assert capsys.readouterr().err.splitlines() == [
+        "working: 3 of 10, 12 min left, loss 3.0",
+        "working: 6 of 10, 40 s left, loss 3.0",
+        "working: 10 of 10 in 3 min",
+    ]
+
+
+def test_progress_says_nothing_more_when_the_work_fails(capsys):
+    with pytest.raises(ZeroDivisionError), progress.Progress("working", 10):
+        1 // 0  # noqa: B018
+    assert capsys.readouterr().err == ""
+
+
+def test_progress_on_a_terminal_is_a_bar(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with progress.Progress("working", 3) as bar:
+        bar.skip(1)
+        bar.step("loss 3.0")
+        bar.step("loss 2.0")
+    assert re.search(r"working: 100%\|.+\| 3/3 .*loss 2.0", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (89.0, "89 s"), (90.0, "2 min"), (5399.0, "90 min"), (5400.0, "1.5 h")]
+)
+def test_durations_as_people_say_them(seconds, text):
+    assert progress.clock(seconds) == text
 
 
 # --- the package
