@@ -55,7 +55,7 @@ notebooks: $(READY)
 	@for n in notebooks/*.ipynb; do \
 	  echo "$$n"; \
 	  $(PY) -m nbconvert --to notebook --execute --inplace --log-level WARN "$$n"; \
-	  $(PY) -m nbstripout --keep-count "$$n"; \
+	  $(PY) -m nbstripout --keep-count --keep-id --extra-keys metadata.language_info "$$n"; \
 	done
 
 bench: $(READY)

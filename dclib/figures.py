@@ -41,6 +41,7 @@ class Picture:
     def render(self, kind: str = "png") -> bytes:
         """Draw it as a file of that format."""
         file = BytesIO()
+        self.figure.draw_without_rendering()  # the layout of images needs two rounds
         self.figure.savefig(file, format=kind, dpi=150, facecolor="white")
         return file.getvalue()
 
@@ -115,7 +116,7 @@ def image_grid(made: CondensedSet) -> Picture:
         if across > 1:
             panel.set_title(name, fontsize=14 if across <= 5 else 9)
         else:
-            panel.text(-0.01, 0.5, name, transform=panel.transAxes, ha="right", va="center", fontsize=14)
+            _name(panel, name)
     return Picture(figure, f"{made.dataset}: {made.ipc} image{'' if made.ipc == 1 else 's'} for each of {len(strips)} classes")
 
 
@@ -130,6 +131,19 @@ def save_grid(made: CondensedSet, path: Path | str) -> None:
     write_atomic(path, image_grid(made).render(str(kind)))
 
 
+def image_rows(sets: Mapping[str, CondensedSet]) -> Picture:
+    """Draw one image for each of the first ten classes of several sets, a row for each set.
+
+    Args:
+        sets: by the name that stands beside the row.
+    """
+    strips = _strips(sets)
+    figure = _figure(sum(_heights(strips)))
+    panels = figure.subplots(len(strips), 1, height_ratios=_heights(strips), squeeze=False).ravel()
+    _draw_rows(panels, strips)
+    return Picture(figure, f"images of {', '.join(strips)}")
+
+
 def emergence(snapshots: Mapping[int, CondensedSet], losses: Sequence[float]) -> Picture:
     """Draw a set after some of the outer steps, one row each, and the matching loss of every step below.
 
@@ -137,21 +151,34 @@ def emergence(snapshots: Mapping[int, CondensedSet], losses: Sequence[float]) ->
         snapshots: the set after k steps, by k.
         losses: of each outer step.
     """
-    strips = {k: _strip(np.concatenate(_by_class(made))) for k, made in snapshots.items()}
-    tall = [strip.shape[0] / strip.shape[1] * (WIDTH - 1) for strip in strips.values()]
+    strips = _strips({f"k = {k}": made for k, made in snapshots.items()})
+    tall = _heights(strips)
     figure = _figure(sum(tall) + 2.6)
     *panels, curve = figure.subplots(len(strips) + 1, 1, height_ratios=[*tall, 2.4])
-    for panel, (k, strip) in zip(panels, strips.items(), strict=True):
-        _show(panel, strip)
-        panel.axis("off")
-        panel.text(-0.01, 0.5, f"k = {k}", transform=panel.transAxes, ha="right", va="center", fontsize=14)
+    _draw_rows(panels, strips)
     curve.plot(range(1, len(losses) + 1), losses, color="C0", linewidth=2)
     curve.set_xlabel("outer step k", fontsize=14)
     curve.set_ylabel("distance", fontsize=14)
     curve.set_ylim(bottom=0)
     curve.tick_params(labelsize=13)
     curve.spines[["top", "right"]].set_visible(False)
-    return Picture(figure, f"images after {', '.join(map(str, strips))} steps, and the distance of {len(losses)} steps")
+    return Picture(figure, f"images after {', '.join(map(str, snapshots))} steps, and the distance of {len(losses)} steps")
+
+
+def _strips(sets: Mapping[str, CondensedSet]) -> dict[str, np.ndarray]:
+    """The first image of each of the first ten classes, side by side."""
+    return {name: _strip(np.stack([pixels[0] for pixels in _by_class(made)[:10]])) for name, made in sets.items()}
+
+
+def _heights(strips: Mapping[str, np.ndarray]) -> list[float]:
+    """How high each row is, in inches."""
+    return [strip.shape[0] / strip.shape[1] * (WIDTH - 1) for strip in strips.values()]
+
+
+def _draw_rows(panels: "Sequence[Axes]", strips: Mapping[str, np.ndarray]) -> None:
+    for panel, (name, strip) in zip(panels, strips.items(), strict=True):
+        _show(panel, strip)
+        _name(panel, name)
 
 
 def _by_class(made: CondensedSet) -> list[np.ndarray]:
@@ -168,3 +195,11 @@ def _strip(pixels: np.ndarray, gap: int = 1) -> np.ndarray:
 
 def _show(panel: "Axes", image: np.ndarray) -> None:
     panel.imshow(image, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+
+
+def _name(panel: "Axes", name: str) -> None:
+    """Write a row's name to the left of it, as a label for which the layout makes room."""
+    panel.axis("on")
+    panel.set(xticks=[], yticks=[])
+    panel.spines[:].set_visible(False)
+    panel.set_ylabel(name.replace(", ", ",\n"), rotation=0, ha="right", va="center", fontsize=14)

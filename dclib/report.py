@@ -12,7 +12,7 @@ from typing import Any
 
 from . import experiments
 from .experiments import AXES
-from .figures import emergence, heatmap, image_grid, save_grid
+from .figures import emergence, heatmap, image_grid, image_rows, save_grid
 from .outcomes import DASH, Outcome, look_up, title, varying
 from .progress import clock
 
@@ -25,6 +25,7 @@ __all__ = [
     "emergence",
     "heatmap",
     "image_grid",
+    "image_rows",
     "list_table",
     "listing",
     "look_up",
@@ -72,7 +73,7 @@ def list_table(outcomes: Sequence[Outcome]) -> str:
         errors = [DASH if o.standard_errors is None else _signed(o.standard_errors)] if len(kinds) > 1 else []
         row = [*(title(o.place[axis]) for axis in axes), *(_text(o, kind, False) for kind in kinds), *errors]
         body.append([*row, rests if o.sets else DASH, o.preset or DASH])
-    errors = ["in standard errors"] if len(kinds) > 1 else []
+    errors = ["in std. errors"] if len(kinds) > 1 else []
     head = [*(AXIS_NAMES[axis] for axis in axes), *kinds, *errors, "sets × networks", "preset"]
     return pipe_table(head, body, left=len(axes))
 
@@ -185,7 +186,7 @@ def agreement_sentence(outcomes: Sequence[Outcome]) -> str:
     if not both:
         return "There is no number of ours beside one of the paper's yet."
     near = sum(abs(o.difference) <= 2 * o.standard_error for o in both)
-    said = f"{near} of {len(both)} numbers lie within two standard errors of the paper's"
+    said = f"Within two standard errors of the paper's number lie {near} of {len(both)}"
     if len(both) < 3:
         return said + "."
     far = max(both, key=lambda o: abs(o.difference))

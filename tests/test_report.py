@@ -177,7 +177,7 @@ def test_agreement_counts_and_names_the_farthest():
     names = ("MLP", "ConvNet", "LeNet")
     cells = [outcome((m,) * 20, place=MNIST | {"network": n}) for n, m in zip(names, (90.1, 89.0, 80.0), strict=True)]
     assert report.agreement_sentence(cells) == (
-        "1 of 3 numbers lie within two standard errors of the paper's; the median difference is −1.0 points, "
+        "Within two standard errors of the paper's number lie 1 of 3; the median difference is −1.0 points, "
         "the largest −10.0 (condensed with LeNet)."
     )
     assert "no number" in report.agreement_sentence([outcome()])
@@ -230,10 +230,10 @@ def test_matrix_table_keeps_apart_what_differs_on_a_third_axis():
 def test_list_table():
     rows = [outcome((90.0, 92.0), (90.0, 92.0)), outcome(place=MNIST | {"dataset": "svhn10k"}, paper=None, preset="")]
     assert report.list_table(rows) == table(
-        "| data set             |       ours |      paper | difference | in standard errors | sets × networks | preset |",
-        "|----------------------|-----------:|-----------:|-----------:|-------------------:|----------------:|-------:|",
-        "| MNIST                | 91.0 ± 1.0 | 90.0 ± 1.0 |       +1.0 |               +2.0 |           2 × 2 |    cpu |",
-        "| SVHN-10k, a stand-in |          — |          — |          — |                  — |               — |      — |",
+        "| data set             |       ours |      paper | difference | in std. errors | sets × networks | preset |",
+        "|----------------------|-----------:|-----------:|-----------:|---------------:|----------------:|-------:|",
+        "| MNIST                | 91.0 ± 1.0 | 90.0 ± 1.0 |       +1.0 |           +2.0 |           2 × 2 |    cpu |",
+        "| SVHN-10k, a stand-in |          — |          — |          — |              — |               — |      — |",
     )
 
 
@@ -334,7 +334,7 @@ def test_image_grid_of_one_image_each_names_each():
 def test_image_grid_of_several_images_has_a_row_for_each_class(channels):
     made = a_set(ipc=2, channels=channels)
     panels = report.image_grid(made).figure.axes
-    assert [texts(p) for p in panels] == [["a"], ["b"], ["c"]]
+    assert [p.get_ylabel() for p in panels] == ["a", "b", "c"]
     strip = np.asarray(panels[2].images[0].get_array())
     np.testing.assert_array_equal(strip[:, :4], made.pixels()[4])
     np.testing.assert_array_equal(strip[:, 5:], made.pixels()[5])
@@ -343,9 +343,17 @@ def test_image_grid_of_several_images_has_a_row_for_each_class(channels):
 
 def test_emergence_has_a_row_for_each_snapshot_and_the_curve():
     *rows, curve = report.emergence({0: a_set(), 5: a_set()}, [3.0, 2.0, 1.0]).figure.axes
-    assert [texts(r) for r in rows] == [["k = 0"], ["k = 5"]]
+    assert [r.get_ylabel() for r in rows] == ["k = 0", "k = 5"]
     np.testing.assert_array_equal(curve.lines[0].get_xydata(), [[1, 3.0], [2, 2.0], [3, 1.0]])
     assert curve.get_ylim()[0] == 0
+
+
+def test_image_rows_has_a_row_for_each_set_and_at_most_ten_classes():
+    rows = report.image_rows({"one": a_set(), "two, a stand-in": a_set(ipc=2, classes=12)}).figure.axes
+    assert [r.get_ylabel() for r in rows] == ["one", "two,\na stand-in"]
+    strip = np.asarray(rows[1].images[0].get_array())
+    assert strip.shape == (4, 10 * 5 - 1)
+    np.testing.assert_array_equal(strip[:, 5:9], a_set(ipc=2, classes=12).pixels()[2])
 
 
 @pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("PDF", b"%PDF"), ("svg", b"<?xml"), ("jpg", b"\xff\xd8")])

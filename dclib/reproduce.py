@@ -1,0 +1,158 @@
+"""One call for a notebook: read an experiment's records, or compute what is missing, under the notebook's own parameters.
+
+    outcomes = reproduce("cross_arch", **parameters(globals()))
+
+papermill only warns of a parameter that no cell declares; here every name and every value is checked before anything is done.
+"""
+
+import inspect
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import experiments
+from .errors import SpecError, one_of
+from .experiments import AXES, Cell, with_yardsticks
+from .outcomes import DASH, Outcome, look_up, title
+from .report import pipe_table
+from .results import Store
+from .sources import KNOWN, data_root
+
+PLAIN = (str, int, float, bool, list, tuple, type(None))
+Given = str | int | float | bool | list | tuple | None  # what papermill gives for a parameter, whatever it should be
+IPYTHON = {"In", "Out", "exit", "quit", "open", "get_ipython"}  # what IPython itself puts among a notebook's names
+AXIS_OF = {"datasets": "dataset", "ipc": "ipc", "networks": "network", "test_networks": "test_network"}
+
+
+def parameters(namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a notebook's parameters: whatever plain data its `globals()` hold so far, papermill's included."""
+    own = {name: value for name, value in namespace.items() if not name.startswith("_") and name not in IPYTHON}
+    return {name: value for name, value in own.items() if isinstance(value, PLAIN)}
+
+
+def reproduce(
+    name: str,
+    *,
+    preset: Given = "best",
+    recompute: Given = False,
+    device: Given = "auto",
+    datasets: Given = None,
+    ipc: Given = None,
+    networks: Given = None,
+    test_networks: Given = None,
+    **unknown: Any,
+) -> list[Outcome]:
+    """Return an experiment's outcomes, after computing what is missing unless the preset is "best".
+
+    Args:
+        name: the experiment.
+        preset: "best" computes nothing; smoke, cpu and paper compute and record what is missing.
+        recompute: compute everything again, leave the records alone, and print how both compare.
+        device: "auto", "cpu", "cuda" …
+        datasets, ipc, networks, test_networks: narrow the grid; text is split at spaces, and at commas where it has no ":".
+        unknown: none is allowed.
+
+    Raises:
+        SpecError: an unknown parameter, or a value that its parameter cannot take.
+        DataError: a data set cannot be loaded.
+        Interrupted: stopped; what is finished is recorded.
+    """
+    given = {"datasets": datasets, "ipc": ipc, "networks": networks, "test_networks": test_networks}
+    check_names(unknown, reproduce)
+    narrow = {AXIS_OF[parameter]: as_list(value) for parameter, value in given.items()}
+    narrow["ipc"] = narrow["ipc"] and [_whole(value) for value in narrow["ipc"]]
+    check(preset, recompute, device, narrow["dataset"] or ())
+    outcomes = look_up(name, preset, **narrow)  # before torch is loaded, so that every wrong name is told at once
+    if preset == "best":
+        return outcomes
+    cells = with_yardsticks(experiments.find(name).cells(experiments.find_preset(preset), **narrow))
+    if not recompute:
+        return look_up(name, preset, _compute(cells, Store(), preset, device), **narrow)
+    with tempfile.TemporaryDirectory() as folder:
+        again = look_up(name, preset, _compute(cells, Store(folder), preset, device), **narrow)
+    print(comparison(outcomes, again))
+    return again
+
+
+def _compute(cells: Sequence[Cell], store: Store, preset: str, device: str) -> Store:
+    if store.incomplete(cells):
+        from .run import compute
+
+        compute(cells, store, preset, device=device)
+    return store
+
+
+def check_names(unknown: Iterable[str], function: Any) -> None:
+    """Refuse parameters that `function` does not name.
+
+    Raises:
+        SpecError: lists those it has.
+    """
+    valid = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    for parameter in unknown:
+        one_of("parameter", parameter, valid)
+
+
+def check(preset: Given, recompute: Given, device: Given, datasets: Iterable[Given]) -> None:
+    """Refuse a preset, device or data set that does not exist, without loading torch.
+
+    Raises:
+        SpecError: says which, and lists the valid ones.
+    """
+    one_of("preset", preset, ("best", *experiments.PRESETS))
+    if not isinstance(recompute, bool):
+        raise SpecError(f"recompute must be True or False, not {recompute!r}")
+    if recompute and preset == "best":
+        raise SpecError("preset 'best' computes nothing, so nothing can be recomputed: choose smoke, cpu or paper")
+    one_of("device", str(device).partition(":")[0], ("auto", "cpu", "cuda"))
+    for dataset in datasets:
+        check_dataset(dataset)
+
+
+def check_dataset(name: Given) -> None:
+    """Refuse a data set that is neither known, nor in the data root, nor a path that exists.
+
+    Raises:
+        SpecError: lists those there are.
+    """
+    known = [*KNOWN, *sorted(path.stem for path in data_root().glob("*.npz") if path.stem not in KNOWN)]
+    path = Path(str(name)).expanduser()
+    if name in known or path.is_dir() or (path.suffix == ".npz" and path.is_file()):
+        return
+    try:
+        one_of("data set", name, known)
+    except SpecError as error:
+        raise SpecError(f"{error}, or give the path of an .npz file or of a folder with train/ and test/") from None
+
+
+def as_list(value: Given) -> list | None:
+    """Read a list parameter: None is the whole grid; papermill's -p gives text or a number."""
+    if value is None or isinstance(value, list | tuple):
+        return value if value is None else list(value)
+    if isinstance(value, str):
+        return (value if ":" in value else value.replace(",", " ")).split()
+    return [value]
+
+
+def _whole(value: Given) -> int:
+    if isinstance(value, bool) or not str(value).isdecimal():
+        raise SpecError(f"ipc must be a whole number of at least 1, not {value!r}")
+    return int(value)
+
+
+def comparison(recorded: Sequence[Outcome], again: Sequence[Outcome]) -> str:
+    """Set what is recorded beside what was computed again, in Markdown, network by network."""
+    rows = []
+    for old, new in zip(recorded, again, strict=True):
+        pairs = [(a, b) for key in new.keys if key in old.keys for a, b in zip(_of(old, key), _of(new, key), strict=False)]
+        apart = f"{max(abs(a - b) for a, b in pairs):.2f}" if pairs else DASH
+        means = (DASH if o.mean is None else f"{o.mean:.2f}" for o in (old, new))
+        same = f"{sum(abs(a - b) < 1e-3 for a, b in pairs)} of {len(pairs)}"
+        rows.append([*(title(new.place[axis]) for axis in AXES), *means, same, apart])
+    head = ["data set", "images/class", "condensed with", "trained", "recorded", "again", "networks alike", "largest difference"]
+    return pipe_table(head, rows, left=len(AXES))
+
+
+def _of(outcome: Outcome, key: str) -> tuple[float, ...]:
+    return outcome.sets[outcome.keys.index(key)]
