@@ -80,7 +80,8 @@ def compare(options: argparse.Namespace, real: int) -> None:
             seconds[contestant] += found["seconds"]
             memory[contestant] = max(memory[contestant], found["peak_mb"])
     median = {c: statistics.median(s) for c, s in seconds.items()}
-    print(f"\n{options.network}, {options.channels}×{options.size}×{options.size}, 1 image/class, {real} real images per class, seconds for an outer step")
+    shape = f"{options.channels}×{options.size}×{options.size}"
+    print(f"\n{options.network}, {shape}, 1 image/class, {real} real images per class, seconds for an outer step")
     print(f"{'':<10}{'median':>8}{'min':>8}{'max':>8}{'× plain':>9}{'× tuned':>9}{'peak MB':>9}{'memory':>8}")
     for c in CONTESTANTS:
         speed = median["plain"] / median[c], median["tuned"] / median[c]

@@ -134,8 +134,8 @@ def paper_training(cell: Cell) -> Training:
 # K and the number of real images by the condensing network's family, at `cpu` and at `smoke`.
 SMALL = ("MLP", "ConvNet", "LeNet")
 CPU_STEPS = dict.fromkeys(SMALL, (150, 64)) | {"AlexNet": (40, 64), "VGG11": (30, 64), "ResNet18": (10, 32)}
-SMOKE_STEPS = dict.fromkeys(SMALL, (40, 32)) | {"AlexNet": (2, 16), "VGG11": (1, 16), "ResNet18": (1, 16)}
-SMOKE_EPOCHS = {"AlexNet": 30, "VGG11": 30, "ResNet18": 20}
+SMOKE_STEPS = {"MLP": (100, 32), "LeNet": (100, 32), "ConvNet": (30, 32), "AlexNet": (2, 16), "VGG11": (1, 16), "ResNet18": (1, 16)}
+SMOKE_EPOCHS = {"AlexNet": 15, "VGG11": 15, "ResNet18": 10}
 
 
 def _reduced(steps: dict[str, tuple[int, int]]) -> Callable[[Cell], Condensation]:
@@ -153,7 +153,7 @@ def cpu_training(cell: Cell) -> Training:
 
 def smoke_training(cell: Cell) -> Training:
     """Without augmentation and in fewer epochs: enough to see that everything works."""
-    epochs = SMOKE_EPOCHS.get(Network.parse(cell.test_network).family, 100)
+    epochs = SMOKE_EPOCHS.get(Network.parse(cell.test_network).family, 60)
     return dataclasses.replace(paper_training(cell), epochs=epochs)
 
 

@@ -181,7 +181,9 @@ def missing_sentence(outcomes: Sequence[Outcome]) -> str:
 
 
 def agreement_sentence(outcomes: Sequence[Outcome]) -> str:
-    """How far our numbers lie from the paper's: how many within two standard errors, the median, the farthest."""
+    """How far our numbers lie from the paper's: how many within two standard errors, the median, the farthest; maybe empty."""
+    if not any(o.paper for o in outcomes):
+        return ""
     both = [o for o in outcomes if o.difference is not None]
     if not both:
         return "There is no number of ours beside one of the paper's yet."

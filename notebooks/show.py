@@ -1,7 +1,8 @@
-"""Print the tables that an executed notebook kept, lay its figures beside it, and say where they are: `show.py NOTEBOOK`."""
+"""Print the tables and sentences of an executed notebook, lay its figures beside it, and say where they are: `show.py NOTEBOOK`."""
 
 import base64
 import sys
+import textwrap
 from pathlib import Path
 
 import nbformat
@@ -13,8 +14,11 @@ def main(path: Path) -> None:
     for cell in nbformat.read(path, as_version=4).cells:
         for output in cell.get("outputs", []):
             data = output.get("data", {})
+            plain, prose = data.get("text/plain", ""), data.get("text/markdown", "")
             if "keep_output" in cell.metadata.get("tags", []):
-                print("\n" + (output.get("text") or data.get("text/markdown") or data.get("text/plain", "")).strip())
+                print("\n" + "\n".join(x if x.startswith("|") else textwrap.fill(x, 100) for x in plain.splitlines()))
+            elif plain.startswith("<IPython.core.display.Markdown"):
+                print("\n" + "\n".join(textwrap.fill(part, 100) for part in prose.split("\n\n") if part))
             if "image/png" in data:
                 figures.append(path.with_name(f"{path.stem}-{len(figures) + 1}.png"))
                 figures[-1].write_bytes(base64.b64decode(data["image/png"]))

@@ -5,9 +5,10 @@ import torch
 import torch.nn.functional as F
 from torch.func import functional_call, grad, vmap
 
+from dclib.architectures import ACTIVATIONS, INITS, NORMS, POOLINGS
 from dclib.errors import SpecError
 from dclib.networks import Classifier, _residual, _Stack, build, features
-from dclib.spec import ACTIVATIONS, INITS, NORMS, POOLINGS, Network
+from dclib.spec import Network
 
 COUNTS = [
     ("MLP", "train", 118_282, 411_146),

@@ -181,6 +181,7 @@ def test_agreement_counts_and_names_the_farthest():
         "the largest −10.0 (condensed with LeNet)."
     )
     assert "no number" in report.agreement_sentence([outcome()])
+    assert report.agreement_sentence([outcome((90.0,), paper=None)]) == ""
 
 
 # --- tables
