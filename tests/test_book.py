@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.book, pytest.mark.slow]
 def html(tmp_path_factory):
     """The book as `make book` builds it: every warning an error, every reference resolved, every notebook executed."""
     out = tmp_path_factory.mktemp("book")
-    command = [sys.executable, "-W", "ignore", "-m", "jupyter_book.cli.main", "build", str(ROOT), "--path-output", str(out)]
-    done = subprocess.run([*command, "--all", "-W", "-n", "--keep-going", "--quiet"], capture_output=True, text=True, cwd=ROOT)
+    command = [Path(sys.executable).with_name("jupyter-book"), "build", ROOT, "--path-output", out]
+    done = subprocess.run([*command, "--all", "-W", "-n", "--keep-going"], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return out / "_build" / "html"
 
