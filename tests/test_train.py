@@ -1,96 +1,213 @@
 """Stage T step for step against a loop written out, and how accuracy is counted."""
 
+import dataclasses
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 from dclib import networks, train
-from dclib.data import Dataset
+from dclib.augment import augment
+from dclib.data import Dataset, generator
 from dclib.errors import DataError, Interrupted
-from dclib.spec import ConvNet, Training
+from dclib.spec import MLP, ConvNet, Training
 
 THIN = ConvNet(width=4, depth=2, activation="sigmoid")
 
 
 @pytest.fixture(scope="module")
-def made():
-    draw = torch.Generator().manual_seed(0)
-    x, y = torch.randint(256, (30, 1, 8, 8), dtype=torch.uint8, generator=draw), torch.arange(3).repeat_interleave(10)
-    return Dataset("made", x, y, x[::2], y[::2], (0.5,), (0.3,), ("a", "b", "c"))
+def made(make_dataset):
+    return make_dataset(10, 10, 10)
 
 
-def thin():
-    return networks.build(THIN, channels=1, classes=3, size=(8, 8), seed=0).double()
+def thin(network=THIN):
+    return networks.build(network, channels=1, classes=3, size=(8, 8), seed=0).double()
 
 
-def literal(network, x, y, E):
-    """Epochs 0 … E; after epoch E // 2 + 1 a tenth of the rate and a fresh optimiser."""
-    lr = 0.01
-    optimiser = torch.optim.SGD(network.parameters(), lr=lr, momentum=0.9, weight_decay=5e-4)
+# --- the schedule
+
+
+def literal(network, x, y, E, *, seed=0, batch=256, lr=0.01, momentum=0.9, weight_decay=5e-4):
+    """Epochs 0 … E; after epoch E // 2 + 1 a tenth of the rate and a fresh optimiser. Returns each epoch's mean loss."""
+    shuffle, losses = generator(seed, "shuffle"), []
+    optimiser = torch.optim.SGD(network.parameters(), lr=lr, momentum=momentum, weight_decay=weight_decay)
     for epoch in range(E + 1):
-        optimiser.zero_grad()
-        F.cross_entropy(network(x), y).backward()
-        optimiser.step()
+        order = torch.randperm(len(x), generator=shuffle) if len(x) > batch else torch.arange(len(x))
+        total = 0.0
+        for part in order.split(batch):
+            optimiser.zero_grad()
+            loss = F.cross_entropy(network(x[part]), y[part])
+            loss.backward()
+            optimiser.step()
+            total += loss.item() * len(part)
+        losses.append(total / len(x))
         if epoch == E // 2 + 1:
             lr *= 0.1
-            optimiser = torch.optim.SGD(network.parameters(), lr=lr, momentum=0.9, weight_decay=5e-4)
+            optimiser = torch.optim.SGD(network.parameters(), lr=lr, momentum=momentum, weight_decay=weight_decay)
+    return losses
 
 
-@pytest.mark.parametrize("E", [6, 7])
-def test_training_equals_the_loop_written_out(made, E):
-    x, y = made.normalise(made.x_train, torch.float64)[::5], made.y_train[::5]
+CASES = [
+    ({"epochs": 6}, slice(None, None, 5)),
+    ({"epochs": 7}, slice(None, None, 5)),
+    ({"epochs": 1}, slice(None, None, 5)),
+    ({"epochs": 6, "lr": 0.5, "momentum": 0.5, "weight_decay": 0.1}, slice(None)),
+    ({"epochs": 4, "batch": 12, "lr": 0.1}, slice(None)),
+]
+
+
+@pytest.mark.parametrize(("changes", "part"), CASES, ids=str)
+def test_training_equals_the_loop_written_out(made, changes, part):
+    x, y = made.normalise(made.x_train, torch.float64)[part], made.y_train[part]
     ours, theirs = thin(), thin()
-    train.train(ours, x, y, Training(THIN, epochs=E), seed=0)
-    literal(theirs, x, y, E)
+    losses = train.train(ours, x, y, Training(THIN, **changes), seed=3)
+    E = changes["epochs"]
+    expected = literal(theirs, x, y, E, seed=3, **{name: v for name, v in changes.items() if name != "epochs"})
+    assert losses == pytest.approx(expected, rel=1e-12)
+    assert len(losses) == E + 1
     for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(("augment", "epochs"), [("none", 301), ("crop+scale+rotate", 1001)])
+@pytest.mark.parametrize(("augment", "epochs"), [("none", 301), ("crop+scale+rotate", 1001), ("noise", 1001)])
 def test_schedule(augment, epochs):
     rates = train.schedule(Training(augment=augment))
     assert len(rates) == epochs
     assert rates.count(0.01) == epochs // 2 + 2
     assert rates[epochs // 2 + 1] == 0.01
-    assert rates[epochs // 2 + 2] == pytest.approx(0.001)
+    assert rates[epochs // 2 + 2 :] == pytest.approx([0.001] * (epochs // 2 - 1))
 
 
-def test_larger_sets_are_shuffled_in_batches(made, monkeypatch):
-    sizes = []
-    real = F.cross_entropy
-    monkeypatch.setattr(F, "cross_entropy", lambda x, y: sizes.append(len(y)) or real(x, y))
-    train.train(thin(), made.normalise(made.x_train, torch.float64), made.y_train, Training(THIN, epochs=1, batch=12), seed=0)
-    assert sizes == [12, 12, 6, 12, 12, 6]
+def test_a_network_in_evaluation_mode_is_trained_in_training_mode(made):
+    network = thin().eval()
+    modes = []
+    network.register_forward_pre_hook(lambda module, x: modes.append(module.training))
+    train.train(network, made.normalise(made.x_train).double(), made.y_train, Training(THIN, epochs=1), seed=0)
+    assert modes == [True, True]
 
 
-def test_only_asked_for_augmentation_changes_the_images(made):
-    x, y = made.normalise(made.x_train), made.y_train
-    seen = []
-    network = networks.build(THIN, channels=1, classes=3, size=(8, 8), seed=0)
-    for augment in ("none", "noise"):
-        hyper = Training(THIN, epochs=1, augment=augment)
-        train.train(network, x, y, hyper, seed=0, forward=lambda v: seen.append(v) or network(v))
-    assert torch.equal(seen[0], x)
-    assert not torch.equal(seen[-1], x)
+# --- batches and augmentation
 
 
-def test_accuracy_counts_exactly(made):
-    class Constant(torch.nn.Module):
-        def forward(self, x):
-            return F.one_hot(torch.ones(len(x), dtype=torch.long), 3).float()
-
-    assert train.accuracy(Constant(), made) == pytest.approx(100 * (made.y_test == 1).float().mean().item())
-
-
-def test_networks_trained_together_or_one_by_one_are_the_same(made):
-    x, y, hyper = made.normalise(made.x_train)[::5], made.y_train[::5], Training(THIN, epochs=3)
-    options = dict(device="cpu", engine="eager")
-    together = train.evaluate(x, y, made, hyper, seeds=[4, 5], **options)
-    assert together == [train.evaluate(x, y, made, hyper, seeds=[s], **options)[0] for s in (4, 5)]
+def batches_of(made, hyper, *, seed=0, count=30):
+    """What the network sees, batch by batch."""
+    x, y = made.normalise(made.x_train)[:count], made.y_train[:count]
+    network, seen = networks.build(MLP(width=2), channels=1, classes=3, size=(8, 8), seed=0), []
+    train.train(network, x, y, hyper, seed=seed, forward=lambda v: seen.append(v) or network(v))
+    return x, seen
 
 
-def test_wrong_shape_and_stop(made):
-    with pytest.raises(DataError, match=r"shape \(1, 4, 4\)"):
-        train.evaluate(torch.zeros(1, 1, 4, 4), torch.zeros(1, dtype=torch.long), made, Training(THIN), seeds=[0], device="cpu")
-    with pytest.raises(Interrupted):
-        train.train(thin(), torch.zeros(3, 1, 8, 8).double(), torch.arange(3), Training(THIN), seed=0, should_stop=lambda: True)
+def test_larger_sets_are_shuffled_in_batches_of_256(make_dataset):
+    x, seen = batches_of(make_dataset(100, 100, 100), Training(epochs=1), count=300)
+    assert [len(batch) for batch in seen] == [256, 44, 256, 44]
+    order = generator(0, "shuffle")
+    for epoch in (seen[:2], seen[2:]):
+        assert torch.equal(torch.cat(epoch), x[torch.randperm(300, generator=order)])
+    _, other = batches_of(make_dataset(100, 100, 100), Training(epochs=1), count=300, seed=1)
+    assert not torch.equal(seen[0], other[0])
+
+
+def test_a_set_that_fits_into_one_batch_is_taken_as_it_is(make_dataset):
+    x, seen = batches_of(make_dataset(100, 100, 100), Training(epochs=2), count=256)
+    assert len(seen) == 3
+    assert all(torch.equal(batch, x) for batch in seen)
+
+
+def test_images_are_augmented_only_where_asked_and_anew_at_each_step(made):
+    x, seen = batches_of(made, Training(epochs=2, augment="none"))
+    assert all(torch.equal(batch, x) for batch in seen)
+    x, seen = batches_of(made, Training(epochs=2, augment="crop+scale+rotate"), seed=5)
+    draws = generator(5, "augment")
+    for batch in seen:
+        assert torch.equal(batch, augment(x, ("crop", "scale", "rotate"), draws))
+        assert not torch.equal(batch, x)
+    assert not torch.equal(seen[0], seen[1])
+
+
+# --- accuracy
+
+
+class Brightest(torch.nn.Module):
+    """Tells the class by the first pixel, normalised: -1, 0 or 1; and refuses to be asked while training."""
+
+    def forward(self, x):
+        assert not self.training
+        pixel = x[:, 0, 0, 0]
+        return torch.stack((-pixel, 0.5 - pixel.abs(), pixel), 1)
+
+
+@pytest.mark.parametrize("right", [0, 1, 250, 349, 503])
+def test_accuracy_counts_exactly(right):
+    """503 test images, in two full batches and a third of three; the last ones are classified wrongly."""
+    y = torch.arange(503) % 3
+    shown = torch.where(torch.arange(503) < right, y, (y + 1) % 3)
+    pixels = torch.zeros(503, 1, 2, 2, dtype=torch.uint8)
+    pixels[:, 0, 0, 0] = torch.tensor([0, 127, 255], dtype=torch.uint8)[shown]
+    dataset = Dataset("told", pixels[:3], y[:3], pixels, y, (0.5,), (0.5,), ("a", "b", "c"))
+    assert train.accuracy(Brightest().train(), dataset) == 100 * right / 503
+
+
+# --- stage T as a whole
+
+
+def evaluate(made, hyper, seeds, part=slice(None, None, 5), **options):
+    x, y = made.normalise(made.x_train)[part], made.y_train[part]
+    return train.evaluate(x, y, made, hyper, seeds=seeds, **{"device": "cpu", "engine": "eager", **options})
+
+
+@pytest.mark.parametrize("network", [THIN, ConvNet(width=4, depth=2, norm="batch")], ids=str)
+def test_networks_trained_together_or_one_by_one_are_the_same(make_dataset, network):
+    """Nothing of the network before is left, running statistics included."""
+    dataset, hyper = make_dataset(40, 40, 40), Training(network, epochs=8, lr=0.1)
+    together = evaluate(dataset, hyper, [4, 5, 4])
+    assert together == [evaluate(dataset, hyper, [s])[0] for s in (4, 5, 4)]
+    assert together[0] != together[1]
+
+
+def test_evaluate_trains_the_network_of_each_seed(made):
+    """Weights, shuffling and augmentation are drawn from the seed; accuracies are told as they come."""
+    hyper, told = Training(THIN, epochs=3, augment="noise", precision="float64"), []
+    found = evaluate(made, hyper, [7, 8], on_network=lambda *pair: told.append(pair))
+    assert told == list(zip([7, 8], found, strict=True))
+    x, y = made.normalise(made.x_train).double()[::5], made.y_train[::5]
+    for seed, accuracy in told:
+        weights = generator(seed, "weights").initial_seed()
+        network = networks.build(THIN, channels=1, classes=3, size=(8, 8), seed=weights).double()
+        train.train(network, x, y, hyper, seed=seed)
+        assert train.accuracy(network, made, torch.float64) == accuracy
+
+
+def test_training_leaves_set_and_random_state_alone(made):
+    state, x, y = torch.random.get_rng_state(), made.normalise(made.x_train), made.y_train
+    before = x.clone()
+    options = dict(seeds=[0], device="cpu", engine="eager")
+    train.evaluate(x, y, made, Training(THIN, epochs=2, augment="crop+scale+rotate+noise+flip"), **options)
+    assert torch.equal(x, before)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_what_can_be_learned_is_learned(make_dataset):
+    """Classes told apart by their brightness."""
+    plain = make_dataset(20, 20, 20)
+    halves = (plain.x_train, plain.y_train), (plain.x_test, plain.y_test)
+    x_train, x_test = ((x // 4 + 85 * y.view(-1, 1, 1, 1)).to(torch.uint8) for x, y in halves)
+    bright = dataclasses.replace(plain, x_train=x_train, x_test=x_test)
+    assert min(evaluate(bright, Training(MLP(width=16), epochs=60, lr=0.1), [0, 1], part=slice(None))) > 90
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 4), (3, 8, 8), (1, 8, 4)])
+def test_images_of_another_shape_are_refused(made, shape):
+    with pytest.raises(DataError, match=rf"shape \({shape[0]}, {shape[1]}, {shape[2]}\) and those of made \(1, 8, 8\)"):
+        train.evaluate(torch.zeros(1, *shape), torch.zeros(1, dtype=torch.long), made, Training(THIN), seeds=[0], device="cpu")
+
+
+def test_told_to_stop_it_stops_before_the_next_epoch(made):
+    asked = []
+    with pytest.raises(Interrupted, match="finished networks are recorded"):
+        evaluate(made, Training(THIN, epochs=5), [0, 1], should_stop=lambda: asked.append(1) or len(asked) > 8)
+    assert len(asked) == 9  # six epochs of the first network, two of the second
+
+
+def test_work_counts_passes_of_ten_images():
+    assert train.work(Training(), 2, 100) == 2 * 301 * 10
+    assert train.work(Training(augment="crop"), 1, 5) == 1001
