@@ -5,11 +5,14 @@ import logging
 import pytest
 import torch
 
-from dclib import engine, matching, networks
+from dclib import condense, engine, networks, train
 from dclib.errors import SpecError
-from dclib.spec import ConvNet
+from dclib.spec import Condensation, ConvNet, Training
 
 CPU = torch.device("cpu")
+
+
+# --- which engine
 
 
 def test_auto_compiles_only_where_it_pays(monkeypatch):
@@ -17,29 +20,25 @@ def test_auto_compiles_only_where_it_pays(monkeypatch):
     assert engine.choose("auto", CPU, engine.COMPILE_PAYS - 1) == "eager"
     assert engine.choose("auto", CPU, engine.COMPILE_PAYS) == "compiled"
     assert engine.choose("eager", CPU, 10**9) == "eager"
+    assert engine.choose("compiled", CPU, 1) == "compiled"
     assert engine.choose("auto", torch.device("cuda"), 10**9) == "eager"
 
 
 def test_without_a_compiler_it_says_so(monkeypatch, caplog):
     monkeypatch.setattr(engine, "has_compiler", lambda: False)
     with caplog.at_level(logging.WARNING, logger="dclib"):
+        assert engine.choose("auto", CPU, engine.COMPILE_PAYS - 1) == "eager"
+        assert not caplog.text
         assert engine.choose("auto", CPU, engine.COMPILE_PAYS) == "eager"
     assert "no C++ compiler" in caplog.text
     with pytest.raises(SpecError, match=r"neither g\+\+ nor clang\+\+"):
         engine.choose("compiled", CPU, 1)
 
 
-@pytest.mark.parametrize(("device", "sentence"), [("gpu", "unknown device 'gpu'"), ("cpu:x", "does not exist")])
-def test_unknown_devices_are_refused(device, sentence):
-    with pytest.raises(SpecError, match=sentence):
-        engine.resolve_device(device)
-
-
-def test_cuda_is_never_replaced_in_silence(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert engine.resolve_device("auto") == CPU
-    with pytest.raises(SpecError, match="torch sees no GPU"):
-        engine.resolve_device("cuda")
+@pytest.mark.parametrize(("there", "found"), [({"g++"}, True), ({"clang++"}, True), ({"gcc"}, False)])
+def test_either_compiler_will_do(monkeypatch, there, found):
+    monkeypatch.setattr(engine.shutil, "which", lambda name: name if name in there else None)
+    assert engine.has_compiler() is found
 
 
 def test_unknown_engine_is_refused():
@@ -47,18 +46,78 @@ def test_unknown_engine_is_refused():
         engine.choose("compile", CPU, 1)
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # torch's compiler warns of its own parts
-@pytest.mark.skipif(not engine.has_compiler(), reason="torch.compile needs g++ or clang++ on the CPU")
-def test_compiled_gradients_equal_eager_ones():
-    network = networks.build(ConvNet(width=4, depth=2), channels=1, classes=3, size=(8, 8), seed=0).double()
-    x = torch.randn(5, 1, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    parameters = list(network.parameters())
-    eager = matching.real_gradients(network, parameters, x, 1, 3)
-    compiled = matching.real_gradients(engine.prepare(network, "compiled"), parameters, x, 1, 3)
-    for a, b in zip(eager, compiled, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-13)
+def test_an_eager_network_is_itself():
+    network = torch.nn.Linear(1, 1)
+    assert engine.prepare(network, "eager") is network
+
+
+# --- which device
+
+BAD = [("gpu", "unknown device 'gpu'"), ("cpu:x", "does not exist"), ("auto:1", "does not exist"), ("", "unknown device ''")]
+
+
+@pytest.mark.parametrize(("device", "sentence"), BAD)
+def test_unknown_devices_are_refused(device, sentence):
+    with pytest.raises(SpecError, match=sentence):
+        engine.resolve_device(device)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:0"])
+def test_cuda_is_never_replaced_in_silence(monkeypatch, device):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert engine.resolve_device("auto") == engine.resolve_device("cpu") == CPU
+    with pytest.raises(SpecError, match="torch sees no GPU"):
+        engine.resolve_device(device)
+
+
+def test_a_gpu_is_taken_where_there_is_one(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert engine.resolve_device("auto") == torch.device("cuda")
+    assert engine.resolve_device("cuda:1") == torch.device("cuda", 1)
+    assert engine.resolve_device("cpu") == CPU
+
+
+@pytest.mark.xfail(raises=pytest.fail.Exception, reason="a GPU that is not there is found out only by torch, with a traceback")
+def test_a_gpu_too_many_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(SpecError):
+        engine.resolve_device("cuda:2")
 
 
 def test_the_allocator_is_tuned_once():
     assert engine.tune_allocator() is engine.tune_allocator()
+
+
+# --- compiling changes nothing but rounding
+
+
+def compiles(test):
+    test = pytest.mark.filterwarnings("ignore")(pytest.mark.slow(test))  # torch's compiler warns of its own parts
+    return pytest.mark.skipif(not engine.has_compiler(), reason="torch.compile needs g++ or clang++ on the CPU")(test)
+
+
+@compiles
+def test_condensing_compiled_equals_eager(make_dataset, monkeypatch):
+    """Real gradients in pieces, frozen and moving batch norm, several steps of the network."""
+    monkeypatch.setattr(engine, "CHUNK", 3)
+    network = ConvNet(width=4, depth=1, norm="batch")
+    more = dict(outer_steps=2, real_batch=6, precision="float64")
+    hyper = Condensation(2, network, inner_steps=2, network_epochs=2, network_lr=0.1, **more)
+    eager, compiled = (condense.condense(make_dataset(6, 9, 9), hyper, device="cpu", engine=e) for e in ("eager", "compiled"))
+    torch.testing.assert_close(compiled.images, eager.images, rtol=1e-9, atol=1e-9)
+    assert compiled.losses == pytest.approx(eager.losses, rel=1e-10)
+
+
+@compiles
+@pytest.mark.xfail(raises=TypeError, reason="`forward or network` asks the compiled network for its length")
+def test_training_compiled_equals_eager(made):
+    spec, x = ConvNet(width=4, depth=1), made.normalise(made.x_train, torch.float64)
+    hyper = Training(spec, epochs=4, lr=0.1, batch=12)
+    eager, compiled = (networks.build(spec, channels=1, classes=3, size=(8, 8), seed=0).double() for _ in range(2))
+    losses = train.train(eager, x, made.y_train, hyper, seed=0)
+    forward = engine.prepare(compiled, "compiled")
+    assert train.train(compiled, x, made.y_train, hyper, seed=0, forward=forward) == pytest.approx(losses, rel=1e-10)
+    for a, b in zip(eager.parameters(), compiled.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
