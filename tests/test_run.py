@@ -1,29 +1,62 @@
 """Runs are executed once, recorded with their origin, and add up."""
 
 import dataclasses
+import os
+import signal
 
+import numpy as np
 import pytest
 import torch
 
-from dclib import run, sets
-from dclib.data import Dataset
-from dclib.errors import Interrupted
-from dclib.results import Store
-from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks
+from dclib import run, sets, train
+from dclib.data import generator
+from dclib.errors import DclibError, Interrupted
+from dclib.experiments import Cell, Preset
+from dclib.results import CondensedSet, Store
+from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, derive, full
 
 THIN = ConvNet(width=4, depth=2)
-SET = MakeSet("made", "condense", 0, Condensation(network=THIN, outer_steps=2, real_batch=4).resolve())
+HYPER = Condensation(network=THIN, outer_steps=2, real_batch=4).resolve()
+SET = MakeSet("made", "condense", 0, HYPER)
 RUN = TrainNetworks(SET, Training(THIN, epochs=2).resolve(), networks=2)
+PRESET = Preset("smoke", "tiny", lambda cell: HYPER, lambda cell: RUN.hyper, sets=2, networks=2, random_sets=3)
+CELLS = [Cell("made", 1, name, "ConvNet", PRESET, n, 2) for name, n in (("ConvNet", 2), ("random", 3))]
 
 
 @pytest.fixture
-def runner(tmp_path, monkeypatch):
-    draw = torch.Generator().manual_seed(0)
-    x, y = torch.randint(256, (30, 1, 8, 8), dtype=torch.uint8, generator=draw), torch.arange(3).repeat_interleave(10)
-    made = Dataset("made", x, y, x, y, (0.5,), (0.3,), ("a", "b", "c"))
+def dataset(make_dataset, monkeypatch):
+    made = make_dataset(10, 10, 10)
     for module in (run, sets):
         monkeypatch.setattr(module, "load", lambda name, image_size=0: made)
+    return made
+
+
+@pytest.fixture
+def runner(dataset, tmp_path):
     return run.Runner(Store(tmp_path), "smoke", device="cpu", engine="eager")
+
+
+def reread(runner):
+    """What a later process finds."""
+    return Store(runner.store.root)
+
+
+@pytest.fixture
+def computes_nothing(monkeypatch):
+    """Return a function after whose call nothing may be computed any more."""
+
+    def refuse(*given, **options):
+        raise AssertionError("computed again")
+
+    def forbid():
+        monkeypatch.setattr(train, "evaluate", refuse)
+        for name in ("condense_images", "choose_at_random"):
+            monkeypatch.setattr(run, name, refuse)
+
+    return forbid
+
+
+# --- records
 
 
 def test_networks_are_recorded_once_and_add_up(runner):
@@ -32,33 +65,104 @@ def test_networks_are_recorded_once_and_add_up(runner):
     assert runner.train_networks(RUN) == first
     more = runner.train_networks(dataclasses.replace(RUN, networks=3))
     assert {j: more[j] for j in first} == first
-    fresh = Store(runner.store.root)
-    assert len(fresh.records[RUN.key]) == 3
+    fresh = reread(runner)
+    assert [list(r["accuracies"]) for r in fresh.records[RUN.key]] == [["0"], ["1"], ["2"]]
     assert fresh.accuracies(RUN.key) == pytest.approx(more)
+    assert runner.train_networks(dataclasses.replace(RUN, networks=1)) == more
 
 
-def test_a_record_says_where_it_comes_from(runner):
+def test_network_j_is_the_same_whoever_trains_it(runner, dataset):
+    """Its seed is derived from j and the set's key, so that records of different sessions add up to one sample."""
+    recorded = runner.train_networks(dataclasses.replace(RUN, networks=3))
+    made = runner.make_set(SET)
+    images, labels = torch.from_numpy(made.images), torch.from_numpy(made.labels)
+    seeds = [derive(j, SET.key) for j in (2, 0, 1)]
+    options = dict(seeds=seeds, device="cpu", engine="eager")
+    again = train.evaluate(images, labels, dataset, RUN.hyper, **options)
+    assert [recorded[j] for j in (2, 0, 1)] == [round(accuracy, 4) for accuracy in again]
+
+
+def test_a_record_says_where_it_comes_from(runner, dataset):
     runner.train_networks(RUN)
-    for key in (SET.key, RUN.key):
-        record = Store(runner.store.root).records[key][0]
-        assert {"run", "started", "device", "machine", "engine", "versions", "data_hash", "set_hash", "seconds"} <= set(record)
-    assert Store(runner.store.root).records[SET.key][0]["run"]["hyper"]["outer_steps"] == 2
-    assert len(Store(runner.store.root).records[SET.key][0]["losses"]) == 2
+    (made,), trained = (reread(runner).records[key] for key in (SET.key, RUN.key))
+    for record, of in ((made, SET), (trained[0], RUN)):
+        assert (record["key"], record["kind"], record["run"]) == (of.key, type(of).__name__, full(of))
+        assert {"started", "machine", "commit", "dirty", "seconds", "peak_memory_mb", "world_size"} <= set(record)
+        assert set(record["versions"]) == {"python", "torch", "dclib"}
+        assert (record["device"], record["engine"], record["preset"]) == ("cpu", "eager", "smoke")
+        assert record["data_hash"] == dataset.hash
+        assert record["set_hash"] == sets.set_hash(CondensedSet.load(runner.store.find_set(SET.key)))
+        assert record["seconds"] >= 0
+    assert len(made["losses"]) == 2
+    assert made["run"]["hyper"]["outer_steps"] == 2
+    assert "networks" not in trained[0]["run"]
 
 
 def test_a_set_is_made_once_and_its_checkpoint_removed(runner):
     made = runner.make_set(SET)
     assert not list(runner.store.root.rglob("checkpoints/*.safetensors"))
     assert (runner.make_set(SET).images == made.images).all()
-    assert len(Store(runner.store.root).records[SET.key]) == 1
+    assert len(reread(runner).records[SET.key]) == 1
 
 
-def test_random_sets_are_real_images(runner):
+def test_the_set_says_all_that_it_takes_to_use_it(runner, dataset):
+    made = runner.make_set(SET)
+    found = CondensedSet.load(runner.store.set_path("smoke", SET.key))
+    assert (found.images == made.images).all()
+    assert found.labels.tolist() == [0, 1, 2]
+    assert (found.key, found.dataset, found.class_names) == (SET.key, "made", dataset.class_names)
+    assert (found.mean, found.std) == (dataset.mean, dataset.std)
+    assert found.about.items() >= full(SET).items()
+
+
+def test_a_set_made_at_one_preset_serves_another(runner, computes_nothing):
+    made = runner.make_set(SET)
+    computes_nothing()
+    other = run.Runner(reread(runner), "cpu", device="cpu", engine="eager")
+    assert (other.make_set(SET).images == made.images).all()
+    assert len(reread(runner).records[SET.key]) == 1
+
+
+# --- random sets
+
+
+def test_random_sets_are_real_images_and_always_the_same(runner, dataset, tmp_path):
     random = MakeSet("made", "random", 3, Condensation(ipc=2))
-    made, dataset = runner.make_set(random), run.load("made")
-    real = {image.numpy().tobytes() for image in dataset.normalise(dataset.x_train)}
-    assert {image.tobytes() for image in made.images} <= real
+    made = runner.make_set(random)
+    normalised = dataset.normalise(dataset.x_train).numpy()
+    for label in range(3):
+        images = {image.tobytes() for image in made.images[made.labels == label]}
+        assert len(images) == 2
+        assert images <= {image.tobytes() for image in normalised[dataset.y_train.numpy() == label]}
     assert made.labels.tolist() == [0, 0, 1, 1, 2, 2]
+    again = run.Runner(Store(tmp_path / "again"), "smoke", device="cpu", engine="eager").make_set(random)
+    assert (again.images == made.images).all()
+    other = runner.make_set(dataclasses.replace(random, seed=4))
+    assert not (other.images == made.images).all()
+
+
+def test_random_images_are_those_that_real_initialisation_starts_from(dataset):
+    chosen = sets.choose_at_random(MakeSet("made", "random", 3, Condensation(ipc=2)), dataset)
+    draw = generator(3, "init")
+    for c in range(3):
+        assert torch.equal(chosen[c], dataset.normalise(dataset.x_train[dataset.draw(c, 2, draw)]))
+
+
+# --- many runs
+
+
+def test_cells_are_computed_once_the_cheapest_first(runner, computes_nothing):
+    run.execute(CELLS, runner)
+    records = reread(runner).records
+    runs = [r for cell in CELLS for r in cell.runs()]
+    assert set(records) == {r.key for r in runs} | {r.set.key for r in runs}
+    assert {len(records[r.key]) for r in runs} == {2}  # one for each network
+    assert {len(records[r.set.key]) for r in runs} == {1}
+    lines = (runner.store.root / "smoke" / "sets.jsonl").read_text().splitlines()
+    assert [('"method": "random"' in line) for line in lines] == [True, True, True, False, False]
+    computes_nothing()
+    run.execute(CELLS, run.Runner(reread(runner), "smoke", device="cpu", engine="eager"))
+    assert {key: len(found) for key, found in reread(runner).records.items()} == {key: len(r) for key, r in records.items()}
 
 
 def test_stopped_between_networks_it_goes_on(runner):
@@ -68,9 +172,38 @@ def test_stopped_between_networks_it_goes_on(runner):
     runner.should_stop = lambda: next(calls, True)
     with pytest.raises(Interrupted):
         runner.train_networks(RUN)
-    assert len(Store(runner.store.root).accuracies(RUN.key)) == 1
+    assert list(reread(runner).accuracies(RUN.key)) == [0]
     runner.should_stop = lambda: False
     assert runner.train_networks(RUN) == pytest.approx(whole, abs=1e-4)
+
+
+def test_stopped_within_a_set_it_goes_on(runner):
+    calls = iter([False] * 2)
+    runner.should_stop = lambda: next(calls, True)
+    long = dataclasses.replace(SET, hyper=dataclasses.replace(HYPER, outer_steps=4))
+    with pytest.raises(Interrupted, match="2 of 4 outer steps"):
+        runner.make_set(long)
+    assert runner.store.checkpoint_path("smoke", long.key).exists()
+    assert long.key not in reread(runner).records
+    runner.should_stop = lambda: False
+    made = runner.make_set(long)
+    whole = run.Runner(Store(runner.store.root / "whole"), "smoke", device="cpu", engine="eager").make_set(long)
+    assert (made.images == whole.images).all()
+    assert not runner.store.checkpoint_path("smoke", long.key).exists()
+
+
+def test_told_to_stop_it_starts_no_run(runner):
+    runner.should_stop = lambda: True
+    with pytest.raises(Interrupted, match="between two runs"):
+        run.execute(CELLS, runner)
+    assert reread(runner).records == {}
+
+
+def test_compute_tells_which_cells_are_left(dataset, tmp_path):
+    options = dict(device="cpu", engine="eager")
+    assert run.compute(CELLS, Store(tmp_path), "smoke", seconds=0.0, **options) == CELLS
+    assert run.compute(CELLS, Store(tmp_path), "smoke", **options) == []
+    assert Store(tmp_path).incomplete(CELLS) == []
 
 
 def test_a_time_limit_stops():
@@ -78,3 +211,47 @@ def test_a_time_limit_stops():
         assert should_stop()
     with run.stopping(60.0) as should_stop:
         assert not should_stop()
+    with run.stopping() as should_stop:
+        assert not should_stop()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_ask_to_stop_and_are_given_back(number, capfd):
+    before = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
+    with run.stopping() as should_stop:
+        os.kill(os.getpid(), number)
+        assert should_stop()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == before
+    assert ("Ctrl-C again" in capfd.readouterr().err) == (number == signal.SIGINT)
+
+
+# --- what goes wrong in silence
+
+
+@pytest.mark.xfail(raises=pytest.fail.Exception, reason="a key knows the data by name or path alone; no hash is compared")
+def test_a_set_of_other_data_is_not_taken(tmp_path):
+    """The user's own file changes, or the same relative path is another file: neither set nor numbers hold any longer."""
+    path = tmp_path / "own.npz"
+
+    def runner_on(seed):
+        draw, y = np.random.default_rng(seed), np.repeat(np.arange(3), 10)
+        x = draw.integers(0, 256, (30, 8, 8), dtype=np.uint8)
+        np.savez(path, x_train=x, y_train=y, x_test=x, y_test=y)
+        sets.load.cache_clear()
+        return run.Runner(Store(tmp_path / "results"), "smoke", device="cpu", engine="eager")
+
+    own = dataclasses.replace(RUN, set=dataclasses.replace(SET, dataset=str(path)))
+    runner_on(0).train_networks(own)
+    with pytest.raises(DclibError):
+        runner_on(1).train_networks(dataclasses.replace(own, networks=3))
+
+
+@pytest.mark.xfail(raises=pytest.fail.Exception, reason="the set is kept and recorded, with losses that are no JSON")
+def test_a_set_of_nan_is_neither_kept_nor_recorded(runner):
+    diverging = dataclasses.replace(SET, hyper=dataclasses.replace(HYPER, outer_steps=4, image_lr=1e30))
+    with pytest.raises(DclibError):
+        runner.make_set(diverging)
+    assert runner.store.find_set(diverging.key) is None
+    assert reread(runner).records == {}
