@@ -51,7 +51,7 @@ def train(
     Raises:
         Interrupted: `should_stop` said so.
     """
-    h, forward, rates = hyper.resolve(), forward or network, schedule(hyper)
+    h, forward, rates = hyper.resolve(), network if forward is None else forward, schedule(hyper)
     shuffle, augmentation = generator(seed, "shuffle"), generator(seed, "augment")
     losses, lr = [], None
     network.train()

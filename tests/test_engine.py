@@ -111,7 +111,6 @@ def test_condensing_compiled_equals_eager(make_dataset, monkeypatch):
 
 
 @compiles
-@pytest.mark.xfail(raises=TypeError, reason="`forward or network` asks the compiled network for its length")
 def test_training_compiled_equals_eager(made):
     spec, x = ConvNet(width=4, depth=1), made.normalise(made.x_train, torch.float64)
     hyper = Training(spec, epochs=4, lr=0.1, batch=12)
