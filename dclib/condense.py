@@ -18,7 +18,7 @@ from . import engine as engines
 from . import matching, networks
 from .checkpoint import State, load_checkpoint, save_checkpoint
 from .data import Dataset, generator
-from .errors import DataError, Interrupted
+from .errors import DataError, Diverged, Interrupted
 from .reference import network_seed
 from .spec import Condensation, key
 
@@ -185,6 +185,7 @@ def condense(
         should_stop: asked before each inner step; True saves the state and raises.
 
     Raises:
+        Diverged: an image became NaN or infinite.
         Interrupted: `should_stop` said so; the same call goes on from the checkpoint.
         FileError: the checkpoint is damaged, belongs to another run or cannot be written.
         DataError: a class has too few images to start from.
@@ -203,11 +204,17 @@ def condense(
                 save_checkpoint(checkpoint, condenser.state, identity)
             done = f"{condenser.state.k} of {h.outer_steps} outer steps"
             raise Interrupted(f"stopped after {done}; the same command goes on from there")
+        _check_finite(condenser.state)
         on_step(condenser.state)
         if checkpoint is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
             save_checkpoint(checkpoint, condenser.state, identity)
             saved = time.monotonic()
     return condenser.state
+
+
+def _check_finite(state: State) -> None:
+    if not torch.isfinite(state.images).all():
+        raise Diverged(f"the images became NaN or infinite in outer step {state.k}: lower image_lr or network_lr")
 
 
 def work(hyper: Condensation, classes: int) -> int:

@@ -38,9 +38,12 @@ def resolve_device(device: str) -> torch.device:
     if kind == "cuda" and not torch.cuda.is_available():
         raise SpecError(f"device {device!r} was asked for but torch sees no GPU: use device=cpu or auto")
     try:
-        return torch.device(device)
+        found = torch.device(device)
     except RuntimeError as error:
         raise SpecError(f"device {device!r} does not exist: use auto, cpu, cuda or cuda:0, cuda:1 …") from error
+    if kind == "cuda" and (found.index or 0) >= (count := torch.cuda.device_count()):
+        raise SpecError(f"device {device!r} was asked for but torch sees {count} GPUs: use auto or a smaller number")
+    return found
 
 
 @cache

@@ -21,6 +21,10 @@ class FileError(DclibError, OSError):
     """A file of dclib's own (condensed set, checkpoint, record) that cannot be read or written."""
 
 
+class Diverged(DclibError, ArithmeticError):
+    """A computation left the finite numbers; its hyper-parameters ask for too much."""
+
+
 class Interrupted(DclibError):
     """A long computation was stopped (Ctrl-C, SIGTERM or its time limit) after saving what it had."""
 

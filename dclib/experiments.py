@@ -126,9 +126,12 @@ def paper_condensation(cell: Cell) -> Condensation:
 
 
 def paper_training(cell: Cell) -> Training:
-    """Stage T as in the authors' code: MNIST is augmented by crop, scale and rotation, the other data sets are not."""
+    """Stage T as in the authors' code: a ConvNet with batch norm gets crops and noise, others on MNIST crop, scale and rotation."""
+    network = Network.parse(cell.test_network)
     augment = "crop+scale+rotate" if cell.dataset == "mnist" else "none"
-    return Training(network=Network.parse(cell.test_network), augment=augment).resolve()
+    if network.family == "ConvNet" and network["norm"] == "batch":
+        augment = "crop+noise"
+    return Training(network=network, augment=augment).resolve()
 
 
 # K and the number of real images by the condensing network's family, at `cpu` and at `smoke`.

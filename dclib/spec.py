@@ -26,27 +26,12 @@ from .architectures import (
 from .errors import SpecError, one_of
 
 __all__ = [
-    "FAMILIES",
-    "MLP",
-    "VGG11",
-    "AlexCifarNet",
-    "AlexNet",
-    "Condensation",
-    "ConvNet",
-    "LeNet",
-    "MakeSet",
-    "Network",
-    "ResNet18",
-    "TrainNetworks",
-    "Training",
-    "derive",
-    "full",
-    "key",
-    "loops",
-    "spell",
+    "FAMILIES", "MLP", "VGG11", "AlexCifarNet", "AlexNet", "Condensation", "ConvNet", "LeNet", "MakeSet",
+    "Network", "ResNet18", "TrainNetworks", "Training", "derive", "full", "key", "loops", "spell",
 ]
 
 SCHEMA = 1
+METHODS = ("condense", "random")
 
 DISTANCES = ("layerwise", "euclidean", "cosine")
 AUGMENTATIONS = ("crop", "scale", "rotate", "noise", "flip")
@@ -221,6 +206,9 @@ class MakeSet:
     seed: int = 0
     hyper: Condensation = field(default_factory=Condensation)
     image_size: int = 0
+
+    def __post_init__(self) -> None:
+        one_of("method", self.method, METHODS)
 
     @cached_property
     def key(self) -> str:

@@ -101,7 +101,6 @@ def test_the_papers_stage_t():
     assert (plain.epochs, plain.augment) == (300, "none")
 
 
-@pytest.mark.xfail(raises=AssertionError, reason="paper_training asks only for the data set (PROTOCOL, stage T: BatchNorm)")
 def test_a_convnet_with_batch_norm_is_trained_with_crops_and_noise():
     for dataset in ("mnist", "cifar10"):
         training = cell(PAPER, test_network="ConvNet:norm=batch", dataset=dataset).runs()[0].hyper
@@ -180,7 +179,6 @@ def test_a_wrong_grid_is_refused(narrow, sentence):
         CROSS_ARCH.cells(CPU, **narrow)
 
 
-@pytest.mark.xfail(raises=pytest.fail.Exception, reason="any method but 'condense' makes a random set, under a key of its own")
 def test_an_unknown_method_is_refused():
     with pytest.raises(SpecError):
         MakeSet("mnist", "condens")
