@@ -46,10 +46,8 @@ def euclidean(real: Gradients, synthetic: Gradients) -> Float[Tensor, ""]:
 
 def cosine(real: Gradients, synthetic: Gradients) -> Float[Tensor, ""]:
     """1 - cos of all parameters' gradients as one vector, biases included (Table T7, "Cosine")."""
-    dot = sum((A * B).sum() for A, B in zip(real, synthetic, strict=True))
-    a = sum((A * A).sum() for A in real)
-    b = sum((B * B).sum() for B in synthetic)
-    return 1 - dot / (a.sqrt() * b.sqrt() + EPSILON)
+    a, b = (torch.cat([g.flatten() for g in gradient]) for gradient in (real, synthetic))
+    return 1 - (a * b).sum() / (a.norm() * b.norm() + EPSILON)
 
 
 def distance(kind: str) -> Callable[[Gradients, Gradients], Float[Tensor, ""]]:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from . import networks
 from .data import Dataset, generator
+from .errors import SpecError
 from .spec import Condensation
 
 
@@ -43,8 +44,13 @@ def condense(dataset: Dataset, hyper: Condensation, seed: int = 0, device: str =
     """Run Algorithm 1 and return S, normalised images of shape (classes, ipc, channels, height, width).
 
     Networks with batch norm need their statistics set first (see `condense.set_statistics`); this plain loop is for the others.
+
+    Raises:
+        SpecError: `init` or `patience` ask for more than the printed algorithm has.
     """
     h, dtype = hyper.resolve(), getattr(torch, hyper.precision)
+    if h.init != "noise" or h.patience:
+        raise SpecError(f"the literal algorithm starts from noise and runs all K steps, not init={h.init!r}, patience={h.patience}")
     S = torch.randn(dataset.classes, h.ipc, dataset.channels, *dataset.size, generator=generator(seed, "init"))
     S = S.to(device, dtype).requires_grad_()
     opt_S = torch.optim.SGD([S], lr=h.image_lr, momentum=h.image_momentum)  # η_S

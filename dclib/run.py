@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
+from . import data, train
 from . import engine as engines
-from . import train
-from .errors import Interrupted
+from .errors import DataError, Interrupted
 from .experiments import Cell
 from .files import check_writable
 from .progress import Progress
@@ -79,6 +79,7 @@ class Runner:
         if not (missing := self.store.missing(run)):
             return recorded
         made, dataset = self.make_set(run.set), load(run.set.dataset, run.set.image_size)
+        self._check_data(run.set, dataset)
         chosen = engines.choose(self.engine, self.where, train.work(run.hyper, len(missing), len(made.labels)))
         seeds = {derive(j, run.set.key): j for j in missing}
         mark = [now(), time.perf_counter()]
@@ -104,6 +105,15 @@ class Runner:
                 should_stop=self.should_stop,
             )
         return recorded
+
+    def _check_data(self, run: MakeSet, dataset: data.Dataset) -> None:
+        """Refuse to train on a set that was made from other images, as when the user's own file has changed since.
+
+        Raises:
+            DataError: the hash recorded with the set is not the data's.
+        """
+        if any(record.get("data_hash", dataset.hash) != dataset.hash for record in self.store.records.get(run.key, [])):
+            raise DataError(f"{run.dataset} has changed since {describe(run)} was recorded: give the new data another name")
 
     def _record(self, run: MakeSet | TrainNetworks, started: str, engine_name: str, values: dict[str, Any]) -> None:
         spelled = {"key": run.key, "kind": type(run).__name__, "run": full(run)}

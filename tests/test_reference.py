@@ -149,7 +149,6 @@ def test_each_outer_step_draws_another_network():
     assert len({reference.network_seed(seed, k) for seed in range(3) for k in range(50)}) == 150
 
 
-@pytest.mark.xfail(raises=AssertionError, reason="reference.condense starts from noise whatever `init` says")
 def test_real_initialisation_is_honoured_or_refused(made):
     h = small(init="real", outer_steps=1, image_lr=1e-12)
     try:

@@ -230,7 +230,6 @@ def test_signals_ask_to_stop_and_are_given_back(number, capfd):
 # --- what goes wrong in silence
 
 
-@pytest.mark.xfail(raises=pytest.fail.Exception, reason="a key knows the data by name or path alone; no hash is compared")
 def test_a_set_of_other_data_is_not_taken(tmp_path):
     """The user's own file changes, or the same relative path is another file: neither set nor numbers hold any longer."""
     path = tmp_path / "own.npz"
