@@ -1,6 +1,7 @@
 """The state of Algorithm 1 between two outer steps, and how it is kept on disk, so that a stopped run loses little."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,14 +28,8 @@ class State:
 
 def save_checkpoint(path: Path | str, state: State, identity: dict) -> None:
     """Write the state atomically."""
-    text = json.dumps({**identity, "k": state.k, "losses": state.losses, "seconds": state.seconds})
-    tensors = {"images": state.images.cpu(), "velocity": state.velocity.cpu()}
-    write_atomic(path, safetensors.torch.save(tensors, {"dclib": text, "crc": _checksum(text, tensors)}))
-
-
-def _checksum(text: str, tensors: dict[str, Tensor]) -> str:
-    parts = (part for t in tensors.values() for part in (repr(tuple(t.shape)).encode(), memoryview(t.contiguous().numpy())))
-    return checksum(text.encode(), *parts)
+    about = {**identity, "k": state.k, "losses": state.losses, "seconds": state.seconds}
+    save_tensors(path, {"images": state.images, "velocity": state.velocity}, about)
 
 
 def load_checkpoint(path: Path | str, identity: dict, device: torch.device) -> State:
@@ -43,17 +38,46 @@ def load_checkpoint(path: Path | str, identity: dict, device: torch.device) -> S
     Raises:
         FileError: the file is damaged or belongs to another run, data set, seed or engine.
     """
+    tensors, about = load_tensors(path, identity, ("images", "velocity"), ("k", "losses", "seconds"))
+    return State(tensors["images"].to(device), tensors["velocity"].to(device), about["k"], about["losses"], about["seconds"])
+
+
+def save_tensors(path: Path | str, tensors: dict[str, Tensor], about: dict) -> None:
+    """Write tensors and what is to be said of them (JSON), atomically and with a checksum."""
+    text, tensors = json.dumps(about), {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    write_atomic(path, safetensors.torch.save(tensors, {"dclib": text, "crc": _checksum(text, tensors)}))
+
+
+def load_tensors(
+    path: Path | str, identity: dict, names: Iterable[str] = (), more: Iterable[str] = ()
+) -> tuple[dict[str, Tensor], dict]:
+    """Read back what `save_tensors` wrote.
+
+    Args:
+        path: the file.
+        identity: what must be said of the tensors.
+        names: of tensors that must be there.
+        more: what else must be said.
+
+    Raises:
+        FileError: the file is damaged or belongs to another run.
+    """
     try:
         with safetensors.safe_open(path, "pt") as file:
             text, crc = file.metadata()["dclib"], file.metadata().get("crc")
-            tensors = {name: file.get_tensor(name) for name in ("images", "velocity")}
+            tensors = {name: file.get_tensor(name) for name in {*file.keys(), *names}}
         if crc and crc != _checksum(text, tensors):
             raise ValueError("its checksum is wrong")
         about = json.loads(text)
-        state = State(tensors["images"].to(device), tensors["velocity"].to(device), about["k"], about["losses"], about["seconds"])
+        _ = [about[name] for name in more]
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise FileError(f"the checkpoint {path} is damaged: delete it to start this run again") from error
     if different := [name for name in identity if about.get(name) != identity[name]]:
         names = ", ".join(different)
         raise FileError(f"the checkpoint {path} belongs to another run (its {names} differ): delete it or name another")
-    return state
+    return tensors, about
+
+
+def _checksum(text: str, tensors: dict[str, Tensor]) -> str:
+    parts = (part for _, t in sorted(tensors.items()) for part in (repr(tuple(t.shape)).encode(), t.numpy().tobytes()))
+    return checksum(text.encode(), *parts)

@@ -1,23 +1,27 @@
-"""Every table and figure of the paper, declared once, and the presets that turn a declaration into runs.
+"""Every table and figure of the paper, declared once.
 
-An experiment is a grid of cells. A preset spells out each cell's runs with every hyper-parameter; the key of a run is a hash of
-that, without the preset's name, so that one condensed set serves every table that needs it. The notebooks, `dclib run`,
-`dclib status`, the tests and the book's map all read `ALL`.
+An experiment is a grid of cells. A preset (see `presets`) spells out each cell's runs with every hyper-parameter; the
+key of a run is a hash of that, without the preset's name, so that one condensed set serves every table that needs it. The
+notebooks, `dclib run`, `dclib status`, the tests and the book's map all read `ALL`.
 """
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import SpecError, one_of
-from .spec import Condensation, MakeSet, Network, Training, TrainNetworks
+from .presets import AXES, BEST, CPU, ORS, PAPER, PRESETS, RANDOM, REAL, SMOKE, WHOLE, Cell, Preset
+from .spec import FAMILIES, GUIDED, Condensation, Network
+
+__all__ = [
+    "ALL", "AXES", "BEST", "CPU", "ORS", "PAPER", "PRESETS", "RANDOM", "REAL", "SIX", "SMOKE", "WHOLE", "Cell", "Experiment",
+    "Preset", "find", "find_preset", "with_yardsticks", "yardstick",
+]
 
 SIX = ("MLP", "ConvNet", "LeNet", "AlexNet", "VGG11", "ResNet18")
-RANDOM = "random"  # in place of a network: real images chosen at random, the row to beat
-AXES = ("dataset", "ipc", "network", "test_network")
-COST = {RANDOM: 0.0, "MLP": 0.001, "LeNet": 0.01, "AlexNet": 3.0, "VGG11": 3.5, "ResNet18": 9.0}  # against ConvNet's
+FOUR = ("mnist", "fashionmnist", "svhn", "cifar10")
 
 
 @dataclass(frozen=True)
@@ -28,9 +32,11 @@ class Experiment:
         name: of the experiment and of its notebook.
         label: the paper's label.
         question: one sentence: what is asked.
-        grid: for each axis in `AXES`, the values of the paper's table; `network` makes the set, `test_network` is trained on it.
+        grid: for each axis in `AXES`, the values of the paper's table; `network` makes the set (or is one of `REAL`: real images
+            in place of condensed ones), `test_network` is trained on it.
         diagonal: train only the network that made the set.
-        repeats: for a preset, the number of sets and of networks trained on each; by default the preset's.
+        repeats: for a preset, the number of sets and of networks trained on each, or these from some number of images per class
+            on; by default the preset's.
     """
 
     name: str
@@ -38,9 +44,9 @@ class Experiment:
     question: str
     grid: dict[str, tuple]
     diagonal: bool = False
-    repeats: dict[str, tuple[int, int]] = field(default_factory=dict)
+    repeats: dict[str, tuple[int, int] | dict[int, tuple[int, int]]] = field(default_factory=dict)
 
-    def cells(self, preset: "Preset", **narrow: Sequence | int | None) -> list["Cell"]:
+    def cells(self, preset: Preset, **narrow: Sequence | int | None) -> list[Cell]:
         """Return the cells at a preset, over the whole grid or narrowed to the values given for an axis (None: its grid).
 
         Raises:
@@ -51,12 +57,18 @@ class Experiment:
             one_of(f"axis of {self.name}", axis, AXES)
             if values is not None:
                 axes[axis] = _checked_axis(axis, values)
-        sets, networks = self.repeats.get(preset.name, (preset.sets, preset.networks))
         points = [dict(zip(AXES, point, strict=True)) for point in itertools.product(*(axes[axis] for axis in AXES))]
         if self.diagonal:
-            points = [p for p in points if p["test_network"] in (p["network"], RANDOM) or p["network"] == RANDOM]
-        draws = {RANDOM: preset.random_sets}
-        return [Cell(**p, preset=preset, sets=draws.get(p["network"], sets), networks=networks) for p in points]
+            points = [p for p in points if p["test_network"] == p["network"] or p["network"] in REAL]
+        points = [p for p in points if p["network"] != WHOLE or p["ipc"] == axes["ipc"][0]]  # the same at any
+        return [self._cell(preset, **p) for p in points]
+
+    def _cell(self, preset: Preset, **place: Any) -> Cell:
+        repeats = self.repeats.get(preset.name, (preset.sets, preset.networks))
+        if isinstance(repeats, dict):
+            repeats = repeats[max(ipc for ipc in repeats if ipc <= place["ipc"])]
+        sets = preset.sets_of(place["network"]) or repeats[0]
+        return Cell(**place, preset=preset, sets=sets, networks=1 if place["network"] in ORS else repeats[1])
 
 
 def _checked_axis(axis: str, values: Any) -> tuple:
@@ -67,42 +79,13 @@ def _checked_axis(axis: str, values: Any) -> tuple:
         for value in values:
             Condensation(ipc=value)
     if axis in ("network", "test_network"):
-        values = tuple(v if v == RANDOM and axis == "network" else str(Network.parse(v)) for v in values)
+        values = tuple(_checked_network(v, REAL if axis == "network" else ()) for v in values)
     return values
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One number of a table: where it stands, and the runs behind it."""
-
-    dataset: str
-    ipc: int
-    network: str
-    test_network: str
-    preset: "Preset"
-    sets: int
-    networks: int
-
-    def runs(self, seeds: Sequence[int] | None = None) -> list[TrainNetworks]:
-        """The runs of stage T, one for each set; each names the run that makes its set."""
-        seeds = range(self.sets) if seeds is None else seeds
-        return [TrainNetworks(self.make_set(seed), self.preset.training(self), self.networks) for seed in seeds]
-
-    def make_set(self, seed: int) -> MakeSet:
-        """The run that makes the set of that seed."""
-        if self.network == RANDOM:
-            return MakeSet(self.dataset, "random", seed, Condensation(ipc=self.ipc))
-        return MakeSet(self.dataset, "condense", seed, self.preset.condensation(self))
-
-    @property
-    def cost(self) -> float:
-        """A rough cost, to do the cheapest cells first: one forward pass of both networks."""
-        return sum(COST.get(name.partition(":")[0], 1.0) for name in (self.network, self.test_network))
-
-    @property
-    def place(self) -> dict[str, Any]:
-        """The cell's coordinates."""
-        return {axis: getattr(self, axis) for axis in AXES}
+def _checked_network(value: Any, real: Sequence[str]) -> str:
+    one_of("network", str(value).partition(":")[0], (*FAMILIES, *real))
+    return value if value in real else str(Network.parse(value))
 
 
 def yardstick(cell: Cell) -> Cell:
@@ -111,103 +94,12 @@ def yardstick(cell: Cell) -> Cell:
 
 
 def with_yardsticks(cells: Sequence[Cell]) -> list[Cell]:
-    """Add what the cells of `smoke` are compared with before they count."""
+    """Add what the condensed cells of `smoke` are compared with before they count."""
     rows = list(cells)
-    for row in map(yardstick, (cell for cell in cells if cell.preset.name == "smoke")):
+    for row in map(yardstick, (cell for cell in cells if cell.preset.name == "smoke" and cell.network not in REAL)):
         if row not in rows:
             rows.append(row)
     return rows
-
-
-def paper_condensation(cell: Cell) -> Condensation:
-    """The paper's hyper-parameters (appendix A); with MLP, η_S is 0.01."""
-    network = Network.parse(cell.network)
-    return Condensation(ipc=cell.ipc, network=network, image_lr=0.01 if network.family == "MLP" else 0.1).resolve()
-
-
-def paper_training(cell: Cell) -> Training:
-    """Stage T as in the authors' code: a ConvNet with batch norm gets crops and noise, others on MNIST crop, scale and rotation."""
-    network = Network.parse(cell.test_network)
-    augment = "crop+scale+rotate" if cell.dataset == "mnist" else "none"
-    if network.family == "ConvNet" and network["norm"] == "batch":
-        augment = "crop+noise"
-    return Training(network=network, augment=augment).resolve()
-
-
-# K and the number of real images by the condensing network's family, at `cpu` and at `smoke`.
-CPU_STEPS = {"MLP": (1000, 64), "LeNet": (1000, 64), "ConvNet": (150, 64)}
-CPU_STEPS |= {"AlexNet": (40, 64), "VGG11": (30, 64), "ResNet18": (10, 32)}
-SMOKE_STEPS = {"MLP": (400, 32), "LeNet": (150, 32), "ConvNet": (30, 32), "AlexNet": (2, 16), "VGG11": (1, 16), "ResNet18": (1, 16)}
-SMOKE_EPOCHS = {"AlexNet": 15, "VGG11": 15, "ResNet18": 10}
-
-
-def _reduced(steps: dict[str, tuple[int, int]]) -> Callable[[Cell], Condensation]:
-    def condensation(cell: Cell) -> Condensation:
-        K, real = steps.get(Network.parse(cell.network).family, (100, 64))
-        return dataclasses.replace(paper_condensation(cell), outer_steps=K, real_batch=real)
-
-    return condensation
-
-
-def cpu_training(cell: Cell) -> Training:
-    """As the paper, in 301 epochs whether images are augmented or not."""
-    return dataclasses.replace(paper_training(cell), epochs=300)
-
-
-def smoke_training(cell: Cell) -> Training:
-    """Without augmentation and in fewer epochs: enough to see that everything works."""
-    epochs = SMOKE_EPOCHS.get(Network.parse(cell.test_network).family, 60)
-    return dataclasses.replace(paper_training(cell), epochs=epochs)
-
-
-@dataclass(frozen=True)
-class Preset:
-    """A budget: how a cell's runs are spelled out.
-
-    Args:
-        name: "smoke", "cpu" or "paper".
-        purpose: one sentence.
-        condensation: a cell's hyper-parameters of Algorithm 1.
-        training: a cell's hyper-parameters of stage T.
-        sets: condensed sets for each cell.
-        networks: networks trained on each set.
-        random_sets: draws of random real images, where a table has such a row.
-        grid: axes that differ from the declaration, by experiment.
-    """
-
-    name: str
-    purpose: str
-    condensation: Callable[[Cell], Condensation]
-    training: Callable[[Cell], Training]
-    sets: int
-    networks: int
-    random_sets: int = 5
-    grid: dict[str, dict[str, tuple]] = field(default_factory=dict)
-
-
-SMOKE = Preset(
-    "smoke",
-    "the embedded digits and few steps: does everything work?",
-    _reduced(SMOKE_STEPS),
-    smoke_training,
-    sets=1,
-    networks=1,
-    grid={
-        "method": {"dataset": ("digits",)},
-        "cross_arch": {"dataset": ("digits",), "network": ("MLP", "ConvNet", "LeNet", RANDOM)},
-    },
-)
-CPU = Preset(
-    "cpu",
-    "the paper's data sets with fewer steps, in minutes to hours on two cores",
-    _reduced(CPU_STEPS),
-    cpu_training,
-    sets=2,
-    networks=5,
-)
-PAPER = Preset("paper", "the paper's own hyper-parameters, for a GPU", paper_condensation, paper_training, sets=5, networks=20)
-PRESETS = {preset.name: preset for preset in (SMOKE, CPU, PAPER)}
-BEST = (PAPER, CPU)  # most faithful first; smoke never fills a cell of the book
 
 
 METHOD = Experiment(
@@ -223,7 +115,40 @@ CROSS_ARCH = Experiment(
     dict(dataset=("mnist",), ipc=(1,), network=SIX, test_network=SIX),
     repeats={"cpu": (1, 2)},
 )
-ALL = {experiment.name: experiment for experiment in (METHOD, CROSS_ARCH)}
+FEWER = {1: (2, 3), 10: (1, 3)}  # sets × networks at `cpu`
+CORESETS = Experiment(
+    "coresets",
+    "Table 1",
+    "Do condensed images train a network better than as many chosen real ones, and how far from the whole set?",
+    dict(dataset=FOUR, ipc=(1, 10, 50), network=(RANDOM, *GUIDED, "ConvNet", WHOLE), test_network=("ConvNet",)),
+    diagonal=True,
+    repeats={"cpu": FEWER},
+)
+IMAGES_PER_CLASS = Experiment(
+    "images_per_class",
+    "Fig. 3",
+    "How does the accuracy grow with the number of images per class, and how near does it come to the whole set's?",
+    dict(dataset=FOUR, ipc=(1, 10, 20, 30, 40, 50), network=("herding", "ConvNet", WHOLE), test_network=("ConvNet",)),
+    diagonal=True,
+    repeats={"cpu": FEWER},
+)
+CONDENSED_IMAGES = Experiment(
+    "condensed_images",
+    "Figs. 2, F3",
+    "What do the condensed images look like?",
+    dict(dataset=FOUR, ipc=(1, 10), network=("ConvNet",), test_network=("ConvNet",)),
+    repeats={"cpu": (1, 1), "paper": (1, 1)},
+)
+MORE_BASELINES = Experiment(
+    "more_baselines",
+    "Table T8",
+    "Do condensed images beat the best of many random choices?",
+    dict(dataset=FOUR, ipc=(1, 10), network=(*ORS, "ConvNet"), test_network=("ConvNet",)),
+    diagonal=True,
+    repeats={"cpu": FEWER},
+)
+DECLARED = (METHOD, CORESETS, CONDENSED_IMAGES, CROSS_ARCH, IMAGES_PER_CLASS, MORE_BASELINES)
+ALL = {experiment.name: experiment for experiment in DECLARED}
 
 
 def find(name: str) -> Experiment:

@@ -29,7 +29,7 @@ class Progress:
     def __exit__(self, kind: type | None, *rest: object) -> None:
         if self.bar is not None:
             self.bar.close()
-        elif kind is None:
+        elif kind is None and self.first < self.total:
             self._line(f"{self.total} of {self.total} in {clock(time.monotonic() - self.start)}")
 
     def skip(self, done: int) -> None:

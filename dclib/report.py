@@ -1,20 +1,26 @@
 """What a page says of recorded outcomes: tables ours | paper | difference, the cost, and what is missing.
 
-Everything here is text; `figures` draws the same outcomes, and `outcomes` takes them from the records. Their names are given
-here, too, so that a notebook needs this module alone.
+Everything here is text; `sentences` says the rest, `figures` draws the same outcomes, and `outcomes` takes them from the
+records. Their names are given here, too, so that a notebook needs this module alone.
 """
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
-from . import experiments
 from .experiments import AXES
 from .figures import emergence, heatmap, image_grid, image_rows, save_grid
 from .outcomes import DASH, Outcome, look_up, title, varying
-from .progress import clock
+from .sentences import (
+    AXIS_NAMES,
+    agreement_sentence,
+    budget,
+    cost_sentence,
+    missing_sentence,
+    presets_of,
+    signed,
+)
 
 __all__ = [
     "Numbered",
@@ -37,26 +43,29 @@ __all__ = [
     "title",
 ]
 
-AXIS_NAMES = {"dataset": "data set", "ipc": "images/class", "network": "condensed with", "test_network": "trained"}
 
-
-def matrix_table(outcomes: Sequence[Outcome], rows: str = "network", columns: str = "test_network") -> str:
+def matrix_table(
+    outcomes: Sequence[Outcome], rows: str = "network", columns: str = "test_network", detailed: bool = False
+) -> str:
     """Set outcomes in a matrix in Markdown, each row with a line of ours, and the paper's and the difference where it has any.
 
     Args:
         outcomes: from `look_up`.
         rows: the axis that goes down; other axes on which the outcomes differ are put beside it.
         columns: the axis that goes across.
+        detailed: add the difference in standard errors, and what each number rests on: preset, sets × networks.
     """
     down = [axis for axis in AXES if axis == rows or (axis in varying(outcomes) and axis != columns)]
     across = list(dict.fromkeys(o.place[columns] for o in outcomes))
-    mixed, kinds = len(_presets(outcomes)) > 1, _kinds(outcomes)
+    mixed, kinds = len(presets_of(outcomes)) > 1 and not detailed, _kinds(outcomes)
+    if detailed:
+        kinds += [*(["in std. errors"] if len(kinds) > 1 else []), "rests on"]
     lines: dict[tuple, dict[Any, Outcome]] = {}
     for o in outcomes:
         lines.setdefault(tuple(o.place[axis] for axis in down), {})[o.place[columns]] = o
     body = []
     for label, found in lines.items():
-        for kind in kinds:
+        for kind in [k for k in kinds if k in ("ours", "rests on") or any(o.paper for o in found.values())]:
             words = [title(x) for x in label] if kind == kinds[0] else [""] * len(down)
             numbers = [_text(found[x], kind, mixed) if x in found else "" for x in across]
             body.append([*words, *([kind] if len(kinds) > 1 else []), *numbers])
@@ -69,10 +78,9 @@ def list_table(outcomes: Sequence[Outcome]) -> str:
     axes, kinds = varying(outcomes) or ["dataset"], _kinds(outcomes)
     body = []
     for o in outcomes:
-        rests = f"{len(o.sets)} × {len(o.sets[0])}" if len(set(map(len, o.sets))) == 1 else f"{len(o.sets)}, {len(o.accuracies)}"
-        errors = [DASH if o.standard_errors is None else _signed(o.standard_errors)] if len(kinds) > 1 else []
+        errors = [_text(o, "in std. errors", False)] if len(kinds) > 1 else []
         row = [*(title(o.place[axis]) for axis in axes), *(_text(o, kind, False) for kind in kinds), *errors]
-        body.append([*row, rests if o.sets else DASH, o.preset or DASH])
+        body.append([*row, _counts(o) if o.sets else DASH, o.preset or DASH])
     errors = ["in std. errors"] if len(kinds) > 1 else []
     head = [*(AXIS_NAMES[axis] for axis in axes), *kinds, *errors, "sets × networks", "preset"]
     return pipe_table(head, body, left=len(axes))
@@ -82,21 +90,22 @@ def _kinds(outcomes: Iterable[Outcome]) -> list[str]:
     return ["ours", "paper", "difference"] if any(o.paper for o in outcomes) else ["ours"]
 
 
-def _presets(outcomes: Iterable[Outcome]) -> list[str]:
-    return [name for name in reversed(experiments.PRESETS) if any(o.preset == name for o in outcomes)]
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.1f}".replace("-", "−")
+def _counts(o: Outcome) -> str:
+    """Sets × networks, or, where sets have different numbers of networks, sets and all networks."""
+    return f"{len(o.sets)} × {len(o.sets[0])}" if len(set(map(len, o.sets))) == 1 else f"{len(o.sets)}, {len(o.accuracies)}"
 
 
 def _text(o: Outcome, kind: str, name_preset: bool) -> str:
+    if kind == "rests on":
+        return f"{o.preset} {_counts(o)}" if o.sets else DASH
+    if kind == "in std. errors":
+        return DASH if o.standard_errors is None else signed(o.standard_errors)
     if kind == "paper":
         return f"{o.paper[0]:.1f} ± {o.paper[1]:.1f}" if o.paper else DASH
     if not o.shown or (kind == "difference" and not o.paper):
         return DASH
     if kind == "difference":
-        return _signed(o.difference)
+        return signed(o.difference)
     spread = f" ± {o.std:.1f}" if len(o.accuracies) > 1 else ""
     return f"{o.mean:.1f}{spread}" + (f" ({o.preset})" if name_preset else "")
 
@@ -144,89 +153,3 @@ def listing(functions: Sequence[Callable], caption: str, name: str) -> Numbered:
     """Show the source of functions in a notebook's cell, likewise; the label is `code-…`."""
     source = "\n\n".join(inspect.getsource(function) for function in functions).rstrip()
     return Numbered("{code-block} python", {"caption": caption, "name": name}, caption, source)
-
-
-# --- sentences
-
-
-def budget(outcomes: Sequence[Outcome]) -> str:
-    """What the numbers rest on, for a caption: the presets, and how many sets and networks are behind a number."""
-    recorded = [o for o in outcomes if o.sets]
-    if not recorded:
-        return "nothing recorded yet"
-    sets, networks = [len(o.sets) for o in recorded], [len(a) for o in recorded for a in o.sets]
-    presets = _presets(recorded)
-    rests = f"{_span(sets, 'set')} × {_span(networks, 'network')} for each number"
-    return f"preset{'s' if len(presets) > 1 else ''} {' and '.join(presets)}; {rests}"
-
-
-def _span(counts: Sequence[int], what: str) -> str:
-    low, high = min(counts), max(counts)
-    return f"{low if low == high else f'{low} to {high}'} {what}{'' if high == 1 else 's'}"
-
-
-def missing_sentence(outcomes: Sequence[Outcome]) -> str:
-    """Say which cells are dashes, why, and which command fills them; empty if there is none."""
-    absent, weak = sum(not o.sets for o in outcomes), sum(bool(o.sets) and not o.counts for o in outcomes)
-    said = []
-    if absent:
-        command = f"dclib run {outcomes[0].experiment} --preset cpu"
-        said.append(f"{absent} of {len(outcomes)} cells are not recorded yet and stand as {DASH}; `{command}` computes them.")
-    if weak:
-        said.append(
-            f"{weak} of {len(outcomes)} cells stand as {DASH} because at smoke a number must beat randomly chosen real images "
-            "that train the same network."
-        )
-    return " ".join(said)
-
-
-def agreement_sentence(outcomes: Sequence[Outcome]) -> str:
-    """How far our numbers lie from the paper's: how many within two standard errors, the median, the farthest; maybe empty."""
-    if not any(o.paper for o in outcomes):
-        return ""
-    both = [o for o in outcomes if o.difference is not None]
-    if not both:
-        return "There is no number of ours beside one of the paper's yet."
-    near = sum(abs(o.difference) <= 2 * o.standard_error for o in both)
-    said = f"Within two standard errors of the paper's number lie {near} of {len(both)}"
-    if len(both) < 3:
-        return said + "."
-    far = max(both, key=lambda o: abs(o.difference))
-    where = ", ".join(f"{AXIS_NAMES[axis]} {title(far.place[axis])}" for axis in varying(outcomes))
-    middle = _signed(median(o.difference for o in both))
-    return f"{said}; the median difference is {middle} points, the largest {_signed(far.difference)} ({where})."
-
-
-def cost_sentence(outcomes: Sequence[Outcome]) -> str:
-    """What the recorded runs cost, and where and by what code they ran: a sentence for each preset."""
-    said = [_cost(name, [o for o in outcomes if o.preset == name]) for name in _presets(outcomes)]
-    return " ".join(said) or "No run behind this page is recorded yet."
-
-
-def _cost(preset: str, outcomes: Sequence[Outcome]) -> str:
-    records = {(r["key"], r["started"], str(r.get("accuracies"))): r for o in outcomes for r in o.records}.values()
-    sets, trained = ([r for r in records if r["kind"] == kind] for kind in ("MakeSet", "TrainNetworks"))
-    networks = sum(len(r["accuracies"]) for r in trained)
-    parts = [f"{_count(networks, 'trained network')} took {clock(sum((r['seconds'] for r in trained), 0.0))}"]
-    if sets:
-        parts.insert(0, f"{_count(len(sets), 'set')} took {clock(sum((r['seconds'] for r in sets), 0.0))}")
-    machines = dict.fromkeys(r["machine"] if r["device"] == "cpu" else f"{r['device']} ({r['machine']})" for r in records)
-    memory = max(r["peak_memory_mb"] for r in records) / 1000
-    return (
-        f"At preset {preset}, {' and '.join(parts)} on {' and '.join(machines)}, "
-        f"with at most {memory:.1f} GB of memory; code at {_commits(records)}."
-    )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _commits(records: Iterable[dict[str, Any]]) -> str:
-    """The commits behind records, oldest first; a long list by its ends."""
-    ordered = sorted(records, key=lambda r: r["started"])
-    names = list(dict.fromkeys(r.get("commit", "an unknown commit")[:7] for r in ordered))
-    changed = " (partly with changes not committed)" if any(r.get("dirty") for r in records) else ""
-    if len(names) > 4:
-        return f"{len(names)} commits from {names[0]} to {names[-1]}{changed}"
-    return f"{'commit ' if len(names) == 1 else 'commits '}{', '.join(names)}{changed}"

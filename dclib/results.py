@@ -18,11 +18,10 @@ import safetensors.numpy
 from safetensors import SafetensorError, safe_open
 
 from .errors import DataError, FileError
-from .experiments import Cell
 from .files import append_line, checksum, reason, write_atomic
-from .spec import TrainNetworks
+from .presets import Cell, Run
 
-FILES = {"MakeSet": "sets.jsonl", "TrainNetworks": "networks.jsonl"}
+FILES = {"MakeSet": "sets.jsonl", "TrainNetworks": "networks.jsonl", "WholeTraining": "whole.jsonl"}
 KEPT_IPC = 10  # sets of seed 0 with up to so many images per class are kept in git
 
 
@@ -168,14 +167,14 @@ class Store:
         known.setdefault(record["key"], []).append({**record, "preset": preset})
 
     def accuracies(self, key: str) -> dict[int, float]:
-        """The test accuracies in percent recorded for a run of stage T, by network; the oldest counts if there are two."""
+        """The test accuracies in percent recorded for a run that tests networks, by network; the oldest counts if there are two."""
         merged: dict[int, float] = {}
         for record in self.records.get(key, []):
             for network, value in record["accuracies"].items():
                 merged.setdefault(int(network), value)
         return merged
 
-    def missing(self, run: TrainNetworks) -> list[int]:
+    def missing(self, run: Run) -> list[int]:
         """The numbers of the networks of a run that are not recorded."""
         recorded = self.accuracies(run.key)
         return [j for j in range(run.networks) if j not in recorded]
@@ -191,6 +190,11 @@ class Store:
     def checkpoint_path(self, preset: str, key: str) -> Path:
         """Where the run of that key keeps its state while it is under way."""
         return self.root / preset / "checkpoints" / f"{key}.safetensors"
+
+    def whole_path(self, preset: str, key: str) -> Path:
+        """Where the training of that key on the whole set keeps its state: where it is, else at that preset."""
+        name = f"whole/{key}.safetensors"
+        return next(iter(sorted(self.root.glob(f"*/{name}"))), self.root / preset / name)
 
     def find_set(self, key: str) -> Path | None:
         """The file of a set, whatever the preset it was made at."""
@@ -224,6 +228,6 @@ def read_records(path: Path | str) -> Iterator[dict[str, Any]]:
 def _check_record(record: Any) -> None:
     if not isinstance(record["key"], str) or record["kind"] not in FILES:
         raise ValueError
-    if record["kind"] == "TrainNetworks":
+    if record["kind"] != "MakeSet":
         for network, accuracy in record["accuracies"].items():
             int(network), float(accuracy)

@@ -15,16 +15,16 @@ from typing import Any
 
 import torch
 
-from . import data, train
+from . import data, sets, train, whole
 from . import engine as engines
 from .errors import DataError, Interrupted
-from .experiments import Cell
 from .files import check_writable
+from .presets import Cell, Run
 from .progress import Progress
 from .provenance import now, provenance
 from .results import CondensedSet, Store
-from .sets import as_set, choose_at_random, condense_images, describe, load, set_hash
-from .spec import MakeSet, TrainNetworks, derive, full
+from .sets import as_set, condense_images, describe, load, set_hash
+from .spec import MakeSet, TrainNetworks, WholeTraining, derive, full
 
 
 @dataclasses.dataclass
@@ -50,7 +50,9 @@ class Runner:
         self.where = engines.resolve_device(self.device)
 
     def make_set(self, run: MakeSet) -> CondensedSet:
-        """Return the set of that run: read it, or make, keep and record it."""
+        """Return the set of that run: read it, or make, keep and record it; of real images, their indices are kept, not they."""
+        if run.method != "condense":
+            return self._choose(run)
         path = self.store.find_set(run.key)
         if path is not None:
             made = CondensedSet.load(path)
@@ -64,14 +66,46 @@ class Runner:
         return made
 
     def _make(self, run: MakeSet) -> CondensedSet:
-        about, start, dataset = {"started": now()}, time.perf_counter(), load(run.dataset, run.image_size)
-        if run.method == "condense":
-            checkpoint = self.store.checkpoint_path(self.preset, run.key)
-            images, how = condense_images(run, dataset, self.where, self.engine, checkpoint, self.should_stop)
-        else:
-            images, how = choose_at_random(run, dataset), {"seconds": time.perf_counter() - start, "engine": "eager"}
+        about, dataset = {"started": now()}, load(run.dataset, run.image_size)
+        checkpoint = self.store.checkpoint_path(self.preset, run.key)
+        images, how = condense_images(run, dataset, self.where, self.engine, checkpoint, self.should_stop)
         made = as_set(images, dataset, run)
         return dataclasses.replace(made, about={**made.about, **about, **how, "data_hash": dataset.hash})
+
+    def _choose(self, run: MakeSet) -> CondensedSet:
+        """The set of recorded indices, or of those chosen now, which takes a network trained on the whole set, or nothing."""
+        dataset = load(run.dataset, run.image_size)
+        self._check_data(run, dataset)
+        if known := [r for r in self.store.records.get(run.key, []) if "indices" in r]:
+            return as_set(sets.pick(dataset, torch.tensor(known[0]["indices"])), dataset, run)
+        trained = run.whole and self.train_whole(run.whole)
+        started, start = now(), time.perf_counter()
+        indices = sets.choose(run, dataset.to(self.where), trained)
+        made = as_set(sets.pick(dataset, indices), dataset, run)
+        values = {"seconds": round(time.perf_counter() - start, 2), "data_hash": dataset.hash, "set_hash": set_hash(made)}
+        self._record(run, started, "eager", {**values, "indices": indices.tolist()})
+        return made
+
+    def train_whole(self, run: WholeTraining) -> whole.Whole:
+        """Return the network of that run, trained on the whole set: read it, or train, keep and record it."""
+        dataset, started = load(run.dataset, run.image_size), now()
+        chosen = engines.choose(self.engine, self.where, whole.work(run, len(dataset.y_train)))
+        with Progress(f"training {run.network} on the whole of {run.dataset}", whole.steps(run, len(dataset.y_train))) as progress:
+            state = whole.train(
+                dataset,
+                run,
+                device=str(self.where),
+                engine=chosen,
+                checkpoint=self.store.whole_path(self.preset, run.key),
+                on_step=lambda state: progress.step(whole.note(state)),
+                on_resume=lambda state: progress.skip(state.step),
+                should_stop=self.should_stop,
+            )
+        if run.key not in self.store.records:
+            epochs = {name: [round(x, 4) for x in getattr(state, name)] for name in ("epoch_accuracies", "train_accuracies")}
+            values = {"accuracies": {"0": epochs["epoch_accuracies"][-1]}, "seconds": round(state.seconds, 2)}
+            self._record(run, started, chosen, {**values, **epochs, "data_hash": dataset.hash})
+        return state
 
     def train_networks(self, run: TrainNetworks) -> dict[int, float]:
         """Return the accuracies of that run by network, training, testing and recording those that are missing."""
@@ -106,6 +140,14 @@ class Runner:
             )
         return recorded
 
+    def test(self, run: Run) -> dict[int, float]:
+        """Return the test accuracies of that run by network, computing and recording what is missing."""
+        if isinstance(run, TrainNetworks):
+            return self.train_networks(run)
+        if self.store.missing(run):
+            self.train_whole(run)
+        return self.store.accuracies(run.key)
+
     def _check_data(self, run: MakeSet, dataset: data.Dataset) -> None:
         """Refuse to train on a set that was made from other images, as when the user's own file has changed since.
 
@@ -115,7 +157,7 @@ class Runner:
         if any(record.get("data_hash", dataset.hash) != dataset.hash for record in self.store.records.get(run.key, [])):
             raise DataError(f"{run.dataset} has changed since {describe(run)} was recorded: give the new data another name")
 
-    def _record(self, run: MakeSet | TrainNetworks, started: str, engine_name: str, values: dict[str, Any]) -> None:
+    def _record(self, run: MakeSet | Run, started: str, engine_name: str, values: dict[str, Any]) -> None:
         spelled = {"key": run.key, "kind": type(run).__name__, "run": full(run)}
         self.store.add(self.preset, {**spelled, **provenance(started, self._device_name(), engine_name), **values})
 
@@ -133,7 +175,7 @@ def execute(cells: Sequence[Cell], runner: Runner) -> None:
     for run in runs:
         if runner.should_stop():
             raise Interrupted("stopped between two runs; the same command goes on from there")
-        runner.train_networks(run)
+        runner.test(run)
 
 
 def compute(

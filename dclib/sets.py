@@ -14,12 +14,13 @@ import numpy as np
 import torch
 
 from . import condense as algorithm
-from . import data, train
+from . import coresets, data, train
 from . import engine as engines
 from .errors import DataError, FileError
 from .progress import Progress
 from .results import CondensedSet
-from .spec import Condensation, MakeSet, Training, derive, full
+from .spec import MakeSet, Training, derive, full
+from .whole import Whole
 
 
 @lru_cache(maxsize=4)
@@ -187,13 +188,31 @@ def load_for(made: CondensedSet, name: str = "") -> data.Dataset:
 
 def describe(run: MakeSet) -> str:
     """A set in a few words."""
-    how = f"condensed with {run.hyper.network}" if run.method == "condense" else "random"
+    how = f"condensed with {run.hyper.network}" if run.method == "condense" else run.method
     return f"{run.dataset}, {run.hyper.ipc}/class, {how}, seed {run.seed}"
+
+
+def choose(run: MakeSet, dataset: data.Dataset, trained: Whole | None = None) -> torch.Tensor:
+    """Choose real images by the run's method, as indices (classes, ipc) into the training images.
+
+    Args:
+        run: its `method`, `seed` and `hyper.ipc` count.
+        dataset: where the network is.
+        trained: on the whole training set; for herding, k-center and forgetting.
+    """
+    guide = {name: getattr(trained, name) for name in ("network", "events", "learned")} if trained else {}
+    return coresets.select(run.method, dataset, run.hyper.ipc, seed=run.seed, **guide)
+
+
+def pick(dataset: data.Dataset, indices: torch.Tensor) -> torch.Tensor:
+    """The training images of these indices (classes, ipc), normalised, as (classes, ipc, c, h, w)."""
+    images = dataset.normalise(dataset.x_train[indices.flatten().to(dataset.x_train.device)])
+    return images.unflatten(0, tuple(indices.shape))
 
 
 def choose_at_random(run: MakeSet, dataset: data.Dataset) -> torch.Tensor:
     """Real images chosen at random, as (classes, ipc, c, h, w): the same draw as the initial images of `init="real"`."""
-    return algorithm.initial_images(dataset, Condensation(ipc=run.hyper.ipc, init="real"), run.seed, torch.float32)
+    return pick(dataset, choose(run, dataset))
 
 
 def as_set(images: torch.Tensor, dataset: data.Dataset, run: MakeSet) -> CondensedSet:

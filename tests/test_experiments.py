@@ -7,8 +7,25 @@ import pytest
 
 from dclib import experiments
 from dclib.errors import SpecError
-from dclib.experiments import ALL, AXES, CPU, CROSS_ARCH, METHOD, PAPER, PRESETS, RANDOM, SMOKE, Experiment
-from dclib.spec import ConvNet, MakeSet, TrainNetworks, full, spell
+from dclib.experiments import (
+    ALL,
+    AXES,
+    CORESETS,
+    CPU,
+    CROSS_ARCH,
+    IMAGES_PER_CLASS,
+    METHOD,
+    MORE_BASELINES,
+    ORS,
+    PAPER,
+    PRESETS,
+    RANDOM,
+    REAL,
+    SMOKE,
+    WHOLE,
+    Experiment,
+)
+from dclib.spec import GUIDED, ConvNet, MakeSet, TrainNetworks, full, spell
 
 
 def cell(preset, network="ConvNet", test_network="ConvNet", **more):
@@ -55,6 +72,48 @@ def test_one_condensed_set_serves_every_table():
     assert METHOD.cells(CPU, dataset="mnist")[0].make_set(0).key == cell(CPU, test_network="LeNet").make_set(0).key
 
 
+def test_table_1_takes_its_runs_from_the_other_tables():
+    """MNIST and FashionMNIST, one image for each class, ConvNet, at `cpu`: recorded before Table 1 was declared."""
+    for dataset in ("mnist", "fashionmnist"):
+        (table,) = CORESETS.cells(CPU, dataset=dataset, ipc=1, network="ConvNet")
+        (method,) = METHOD.cells(CPU, dataset=dataset)
+        assert [run.key for run in table.runs()] == [run.key for run in method.runs()]
+    ten = [e.cells(CPU, dataset="mnist", ipc=10, network="ConvNet")[0].runs([0])[0].key for e in (CORESETS, IMAGES_PER_CLASS)]
+    assert len(set(ten)) == 1
+
+
+def test_one_training_on_the_whole_set_serves_all_who_need_it():
+    cells = CORESETS.cells(CPU, dataset="mnist")
+    (whole,) = [run for c in cells if c.network == WHOLE for run in c.runs()]
+    guides = {run.set.whole for c in cells if c.network in GUIDED for run in c.runs()}
+    assert guides == {whole}
+    assert {whole} == {run for c in IMAGES_PER_CLASS.cells(CPU, dataset="mnist", network=WHOLE) for run in c.runs()}
+    assert all(run.set.whole is None for c in cells if c.network in (RANDOM, "ConvNet") for run in c.runs())
+
+
+def test_the_whole_set_has_one_cell_whatever_the_images_per_class():
+    assert [c.ipc for c in CORESETS.cells(PAPER, dataset="mnist", network=WHOLE)] == [1]
+    assert [c.ipc for c in CORESETS.cells(PAPER, dataset="mnist", network=WHOLE, ipc=(10, 50))] == [10]
+
+
+def test_table_1_at_each_preset():
+    assert len(CORESETS.cells(PAPER)) == 4 * (3 * 5 + 1)
+    assert {c.dataset for c in CORESETS.cells(CPU)} == {"mnist", "fashionmnist", "cifar10", "svhn10k"}
+    assert {(c.dataset, c.ipc) for c in CORESETS.cells(SMOKE)} == {("digits", 1)}
+    repeats = {(c.network, c.ipc): (c.sets, c.networks) for c in CORESETS.cells(CPU, dataset="mnist")}
+    assert [repeats["ConvNet", ipc] for ipc in (1, 10, 50)] == [(2, 3), (1, 3), (1, 3)]
+    assert (repeats["herding", 1], repeats[RANDOM, 10], repeats[WHOLE, 1][0]) == ((1, 3), (5, 3), 1)
+
+
+def test_optimal_random_selection_takes_many_draws_with_one_network_each():
+    """Its draws are the random row's, and more."""
+    cells = {c.network: c for c in MORE_BASELINES.cells(CPU)}
+    assert [(len(cells[name].runs()), cells[name].networks) for name in ORS] == [(100, 1)] * 3
+    first = CORESETS.cells(CPU, dataset="mnist", ipc=1, network=RANDOM)[0].runs()
+    assert [run.key for run in cells["ors"].runs()][:5] == [run.key for run in first]
+    assert len(MORE_BASELINES.cells(PAPER, dataset="mnist", ipc=1, network="ors")[0].runs()) == 1000
+
+
 # --- what the presets spell out
 
 
@@ -65,18 +124,20 @@ def test_every_cell_spells_out(experiment, preset):
     assert len({tuple(c.place.items()) for c in cells}) == len(cells) > 0
     for c in cells:
         runs = c.runs()
-        assert [run.set.seed for run in runs] == list(range(c.sets))
+        assert [run.seed if c.network == WHOLE else run.set.seed for run in runs] == list(range(c.sets))
         assert len({run.key for run in runs}) == len(runs)
         for run in runs:
+            assert "auto" not in json.dumps(full(run))
+            assert json.loads(json.dumps(spell(run))).keys() <= full(run).keys()
+            if c.network == WHOLE:
+                assert (run.dataset, str(run.network), run.networks) == (c.dataset, c.test_network, 1)
+                continue
             assert isinstance(run, TrainNetworks)
             assert run.networks >= 1
             assert run.hyper == run.hyper.resolve()
-            assert run.set.method == "random" or run.set.hyper == run.set.hyper.resolve()
+            assert run.set.method != "condense" or run.set.hyper == run.set.hyper.resolve()
             assert run.set.hyper.ipc == c.ipc
-            assert (run.set.method == "random") == (c.network == RANDOM)
-            text = json.dumps(full(run))
-            assert "auto" not in text
-            assert json.loads(json.dumps(spell(run))).keys() <= full(run).keys()
+            assert run.set.method == ("random" if c.network in (RANDOM, *ORS) else c.network if c.network in REAL else "condense")
 
 
 def test_the_papers_hyper_parameters():
@@ -114,6 +175,13 @@ def test_smaller_presets_differ_from_the_paper_only_in_budget():
         assert dataclasses.replace(paper.set.hyper, **reduced) == cpu.set.hyper
         assert dataclasses.replace(paper.hyper, epochs=300) == cpu.hyper
         assert reduced["outer_steps"] * reduced["real_batch"] <= 1000 * 64
+
+
+@pytest.mark.parametrize(("ipc", "K", "T", "epochs"), [(1, 150, 1, 1), (10, 20, 10, 10), (20, 10, 20, 5), (50, 10, 50, 2)])
+def test_above_one_image_for_each_class_cpu_takes_fewer_steps(ipc, K, T, epochs):
+    h = cell(CPU, ipc=ipc).make_set(0).hyper
+    assert (h.outer_steps, h.inner_steps, h.network_epochs) == (K, T, epochs)
+    assert h == dataclasses.replace(cell(PAPER, ipc=ipc).make_set(0).hyper, outer_steps=K, network_epochs=epochs, real_batch=64)
 
 
 def test_table_2_is_six_by_six_and_smoke_has_the_row_to_beat():
@@ -172,6 +240,7 @@ def test_on_the_diagonal_a_set_is_tested_with_its_own_network():
         ({"network": "ConvNet:widht=3"}, "did you mean 'width'"),
         ({"ipc": [0]}, "ipc must be a whole number of at least 1, not 0"),
         ({"test_network": [RANDOM]}, "unknown network 'random'"),
+        ({"network": "k-centre"}, "did you mean 'k-center'"),
     ],
 )
 def test_a_wrong_grid_is_refused(narrow, sentence):

@@ -384,3 +384,50 @@ def test_records_are_read_from_lines_as_they_are_kept(store, tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "cpu/networks.jsonl").read_text().splitlines()]
     assert [line["accuracies"] for line in lines] == [{"0": 90.0}, {"1": 92.0}]
     assert method(Store(tmp_path)).accuracies == [90.0, 92.0]
+
+
+# --- real images in place of condensed ones
+
+
+def _record(store, run, accuracies, **more):
+    about = {"key": run.key, "kind": type(run).__name__, "started": "2026-01-01T00:00:00Z", "seconds": 60.0, "device": "cpu"}
+    more |= {"machine": "a machine", "peak_memory_mb": 1000, "commit": "abcdef012345", "dirty": False}
+    store.add("cpu", {**about, **more, "accuracies": {str(i): a for i, a in enumerate(accuracies)}})
+
+
+def test_the_whole_sets_number_is_its_trainings(store):
+    (cell,) = experiments.find("coresets").cells(CPU, dataset="mnist", network="whole")
+    _record(store, cell.runs()[0], [99.2])
+    (outcome,) = look_up("coresets", "best", store, dataset="mnist", network="whole")
+    assert (outcome.mean, outcome.preset, outcome.paper, outcome.place["ipc"]) == (99.2, "cpu", (99.6, 0.0), 1)
+    assert "1 training on a whole set took 60 s" in report.cost_sentence([outcome])
+
+
+def test_the_cost_of_a_guided_choice_has_the_training_that_guides_it(store):
+    (cell,) = experiments.find("coresets").cells(CPU, dataset="mnist", network="herding", ipc=1)
+    (run,) = cell.runs()
+    _record(store, run.set.whole, [99.2])
+    _record(store, run, [88.0, 89.0])
+    (outcome,) = look_up("coresets", "cpu", store, dataset="mnist", network="herding", ipc=1)
+    assert outcome.accuracies == [88.0, 89.0]
+    assert "1 training on a whole set took 60 s and 2 trained networks took 60 s" in report.cost_sentence([outcome])
+
+
+def test_optimal_random_selection_keeps_the_best_once_all_are_there(store):
+    place = dict(dataset="mnist", ipc=1)
+    cells = {c.network: c for c in experiments.find("more_baselines").cells(CPU, **place)}
+    runs = cells["ors"].runs()
+    for i, run in enumerate(runs[:-1]):
+        _record(store, run, [float(i * 37 % 100)])
+    names = list(experiments.ORS)
+    assert [len(o.sets) for o in look_up("more_baselines", "cpu", store, network=names, **place)] == [99, 0, 0]
+    _record(store, runs[-1], [float(99 * 37 % 100)])
+    found = look_up("more_baselines", "cpu", store, network=names, **place)
+    assert [(o.mean, len(o.sets)) for o in found] == [(49.5, 100), (94.5, 10), (99.0, 1)]
+    assert [o.paper for o in found] == [(64.3, 6.1), (74.4, 1.8), (78.2, 1.7)]
+    assert "100 trained networks" in report.cost_sentence(found[1:])
+
+
+def test_at_smoke_real_images_count_without_a_comparison():
+    smoke = experiments.find("coresets").cells(SMOKE, network=("herding", "forgetting", "whole"))
+    assert experiments.with_yardsticks(smoke) == smoke

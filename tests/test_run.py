@@ -50,8 +50,8 @@ def computes_nothing(monkeypatch):
 
     def forbid():
         monkeypatch.setattr(train, "evaluate", refuse)
-        for name in ("condense_images", "choose_at_random"):
-            monkeypatch.setattr(run, name, refuse)
+        monkeypatch.setattr(sets, "choose", refuse)
+        monkeypatch.setattr(run, "condense_images", refuse)
 
     return forbid
 

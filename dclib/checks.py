@@ -1,0 +1,58 @@
+"""What a spec refuses: numbers out of their range, and augmentations that do not exist."""
+
+from typing import Any
+
+from .errors import SpecError, one_of
+
+AUGMENTATIONS = ("crop", "scale", "rotate", "noise", "flip")
+
+
+def whole(spec: Any, least: int, *names: str) -> None:
+    """Refuse what is no whole number of at least `least`."""
+    for name in names:
+        value = getattr(spec, name)
+        require(_is_int(value) and value >= least, f"{name} must be a whole number of at least {least}, not {value!r}")
+
+
+def positive(spec: Any, *names: str) -> None:
+    """Refuse what is no positive number."""
+    for name in names:
+        value = getattr(spec, name)
+        require(_is_number(value) and 0 < value < float("inf"), f"{name} must be a positive number, not {value!r}")
+
+
+def fraction(spec: Any, *names: str) -> None:
+    """Refuse what lies outside [0, 1)."""
+    for name in names:
+        value = getattr(spec, name)
+        require(_is_number(value) and 0 <= value < 1, f"{name} must lie in [0, 1), not {value!r}")
+
+
+def require(ok: bool, sentence: str) -> None:
+    """Raise `SpecError` with that sentence unless `ok`."""
+    if not ok:
+        raise SpecError(sentence)
+
+
+def operations(augment: str) -> tuple[str, ...]:
+    """Split augmentations joined by "+"; "none" is none."""
+    return () if augment == "none" else tuple(augment.split("+"))
+
+
+def descent(spec: Any) -> None:
+    """Check what every training of a network by SGD has."""
+    whole(spec, 1, "batch")
+    positive(spec, "lr")
+    fraction(spec, "momentum")
+    decay = spec.weight_decay
+    require(_is_number(decay) and 0 <= decay < float("inf"), f"weight_decay must be a number of at least 0, not {decay!r}")
+    for operation in spec.operations:
+        one_of("augmentation", operation, AUGMENTATIONS if "+" in spec.augment else ("none", *AUGMENTATIONS))
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,221 @@
+"""A cell of a table, and the presets that spell out the runs behind it with every hyper-parameter.
+
+In place of the network that condenses, a cell may name real images: chosen in one of four ways, the best of many random draws,
+or all of them.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .spec import GUIDED, Condensation, ConvNet, MakeSet, Network, Training, TrainNetworks, WholeTraining, loops
+
+AXES = ("dataset", "ipc", "network", "test_network")
+RANDOM = "random"  # real images chosen at random, the row to beat
+WHOLE = "whole"  # the whole training set
+ORS = {"ors": 1.0, "ors-tenth": 0.1, "ors-hundredth": 0.01}  # optimal random selection: the share of the best sets that counts
+REAL = (RANDOM, *GUIDED, WHOLE, *ORS)  # what may stand in place of a network
+COST = {"MLP": 0.001, "LeNet": 0.01, "AlexNet": 3.0, "VGG11": 3.5, "ResNet18": 9.0} | dict.fromkeys(REAL, 0.0)  # ConvNet: 1
+Run = TrainNetworks | WholeTraining
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a table: where it stands, and the runs behind it."""
+
+    dataset: str
+    ipc: int
+    network: str
+    test_network: str
+    preset: "Preset"
+    sets: int
+    networks: int
+
+    def runs(self, seeds: Sequence[int] | None = None) -> list[Run]:
+        """The runs that test networks, one for each set; each names the run that makes its set, if there is one."""
+        seeds = range(self.sets) if seeds is None else seeds
+        if self.network == WHOLE:
+            return [self.preset.whole(self, seed) for seed in seeds]
+        return [TrainNetworks(self.make_set(seed), self.preset.training(self), self.networks) for seed in seeds]
+
+    def make_set(self, seed: int) -> MakeSet:
+        """The run that makes the set of that seed."""
+        if self.network not in REAL:
+            return MakeSet(self.dataset, "condense", seed, self.preset.condensation(self))
+        if self.network in GUIDED:
+            return MakeSet(self.dataset, self.network, seed, Condensation(ipc=self.ipc), whole=self.preset.whole(self, seed))
+        return MakeSet(self.dataset, "random", seed, Condensation(ipc=self.ipc))
+
+    @property
+    def cost(self) -> float:
+        """A rough cost, to do the cheapest cells first: one forward pass of both networks on a set."""
+        if self.network == WHOLE:
+            return 20.0
+        return self.ipc * sum(COST.get(name.partition(":")[0], 1.0) for name in (self.network, self.test_network))
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """The cell's coordinates."""
+        return {axis: getattr(self, axis) for axis in AXES}
+
+
+def paper_condensation(cell: Cell) -> Condensation:
+    """The paper's hyper-parameters (appendix A); with MLP, η_S is 0.01."""
+    network = Network.parse(cell.network)
+    return Condensation(ipc=cell.ipc, network=network, image_lr=0.01 if network.family == "MLP" else 0.1).resolve()
+
+
+def paper_training(cell: Cell) -> Training:
+    """Stage T as in the authors' code: a ConvNet with batch norm gets crops and noise, others on MNIST crop, scale and rotation."""
+    network = Network.parse(cell.test_network)
+    augment = "crop+scale+rotate" if cell.dataset == "mnist" else "none"
+    if network.family == "ConvNet" and network["norm"] == "batch":
+        augment = "crop+noise"
+    return Training(network=network, augment=augment).resolve()
+
+
+WHOLE_AUGMENT = {"mnist": "crop+scale+rotate", "digits": "none", "cifar10": "crop+flip", "cifar100": "crop+flip"}
+
+
+def whole_training(cell: Cell, seed: int, epochs: int, augment: str) -> WholeTraining:
+    """The training behind a cell: of the network that is tested on the whole set, or of a ConvNet that guides a choice."""
+    network = Network.parse(cell.test_network) if cell.network == WHOLE else ConvNet()
+    return WholeTraining(cell.dataset, network.resolve("train"), epochs=epochs, augment=augment, seed=seed)
+
+
+def paper_whole(cell: Cell, seed: int) -> WholeTraining:
+    """Sixty epochs on augmented images: our recipe, for the paper states none."""
+    return whole_training(cell, seed, 60, WHOLE_AUGMENT.get(cell.dataset, "crop"))
+
+
+# K at 1 image per class and the number of real images by the condensing network's family, at `cpu` and at `smoke`.
+CPU_STEPS = {"MLP": (1000, 64), "LeNet": (1000, 64), "ConvNet": (150, 64)}
+CPU_STEPS |= {"AlexNet": (40, 64), "VGG11": (30, 64), "ResNet18": (10, 32)}
+SMOKE_STEPS = {"MLP": (400, 32), "LeNet": (150, 32), "ConvNet": (30, 32), "AlexNet": (2, 16), "VGG11": (1, 16), "ResNet18": (1, 16)}
+SMOKE_EPOCHS = {"AlexNet": 15, "VGG11": 15, "ResNet18": 10}
+CPU_WHOLE = {"mnist": 3, "fashionmnist": 5, "svhn": 4, "svhn10k": 15}  # epochs on the whole set; elsewhere 8
+
+
+def _reduced(steps: dict[str, tuple[int, int]], share: int) -> Callable[[Cell], Condensation]:
+    """Fewer outer steps and real images; above 1 image per class a `share`-th of ς_θ, too, and the outer steps that T = ipc leaves.
+
+    At `cpu` K falls to a 7.5th at 10 images per class and to a 15th at more, at `smoke` with T itself: pilot values.
+    """
+
+    def condensation(cell: Cell) -> Condensation:
+        K, real = steps.get(Network.parse(cell.network).family, (100, 64))
+        hyper = dataclasses.replace(paper_condensation(cell), outer_steps=K, real_batch=real)
+        if cell.ipc == 1:
+            return hyper
+        fewer = 15 if cell.ipc > 10 else 7.5
+        K = max(1, round(K / (fewer if steps is CPU_STEPS else cell.ipc)))
+        return dataclasses.replace(hyper, outer_steps=K, network_epochs=max(1, loops(cell.ipc)[1] // share))
+
+    return condensation
+
+
+def cpu_training(cell: Cell) -> Training:
+    """As the paper, in 301 epochs whether images are augmented or not."""
+    return dataclasses.replace(paper_training(cell), epochs=300)
+
+
+def cpu_whole(cell: Cell, seed: int) -> WholeTraining:
+    """A few epochs, augmented only where the network would learn the images by heart in them."""
+    augment = WHOLE_AUGMENT[cell.dataset] if cell.dataset.startswith("cifar") else "none"
+    return whole_training(cell, seed, CPU_WHOLE.get(cell.dataset, 8), augment)
+
+
+def smoke_training(cell: Cell) -> Training:
+    """Without augmentation and in fewer epochs: enough to see that everything works."""
+    epochs = SMOKE_EPOCHS.get(Network.parse(cell.test_network).family, 60)
+    return dataclasses.replace(paper_training(cell), epochs=epochs)
+
+
+def smoke_whole(cell: Cell, seed: int) -> WholeTraining:
+    """Four epochs."""
+    return whole_training(cell, seed, 4, "none")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A budget: how a cell's runs are spelled out.
+
+    Args:
+        name: "smoke", "cpu" or "paper".
+        purpose: one sentence.
+        condensation: a cell's hyper-parameters of Algorithm 1.
+        training: a cell's hyper-parameters of stage T.
+        sets: condensed sets for each cell.
+        networks: networks trained on each set.
+        random_sets: draws of random real images, where a table has such a row.
+        grid: axes that differ from the declaration, by experiment.
+        whole: a cell's training on the whole set, by seed; the first guides the choice of real images.
+        wholes: trainings on the whole set, where a table has such a row.
+        ors_sets: draws of random real images of which optimal random selection takes the best.
+    """
+
+    name: str
+    purpose: str
+    condensation: Callable[[Cell], Condensation]
+    training: Callable[[Cell], Training]
+    sets: int
+    networks: int
+    random_sets: int = 5
+    grid: dict[str, dict[str, tuple]] = field(default_factory=dict)
+    whole: Callable[[Cell, int], WholeTraining] = smoke_whole
+    wholes: int = 1
+    ors_sets: int = 20
+
+    def sets_of(self, network: str) -> int | None:
+        """How many sets stand behind a cell of real images; None for condensed ones."""
+        counts = {RANDOM: self.random_sets, WHOLE: self.wholes} | dict.fromkeys(GUIDED, 1) | dict.fromkeys(ORS, self.ors_sets)
+        return counts.get(network)
+
+
+CPU_DATA = ("mnist", "fashionmnist", "cifar10", "svhn10k")  # svhn10k stands in for SVHN, in a row of its own
+SMOKE = Preset(
+    "smoke",
+    "the embedded digits and few steps: does everything work?",
+    _reduced(SMOKE_STEPS, 20),
+    smoke_training,
+    sets=1,
+    networks=1,
+    grid={
+        "method": {"dataset": ("digits",)},
+        "cross_arch": {"dataset": ("digits",), "network": ("MLP", "ConvNet", "LeNet", RANDOM)},
+        "coresets": {"dataset": ("digits",), "ipc": (1,)},
+        "condensed_images": {"dataset": ("digits",), "ipc": (1, 5)},
+        "images_per_class": {"dataset": ("digits",), "ipc": (1, 5)},
+        "more_baselines": {"dataset": ("digits",), "ipc": (1,)},
+    },
+)
+CPU = Preset(
+    "cpu",
+    "the paper's data sets with fewer steps, in minutes to hours on two cores",
+    _reduced(CPU_STEPS, 5),
+    cpu_training,
+    sets=2,
+    networks=5,
+    grid={
+        "coresets": {"dataset": CPU_DATA},
+        "condensed_images": {"dataset": CPU_DATA},
+        "images_per_class": {"dataset": CPU_DATA},
+        "more_baselines": {"dataset": ("mnist",), "ipc": (1,)},
+    },
+    whole=cpu_whole,
+    ors_sets=100,
+)
+PAPER = Preset(
+    "paper",
+    "the paper's own hyper-parameters, for a GPU",
+    paper_condensation,
+    paper_training,
+    sets=5,
+    networks=20,
+    whole=paper_whole,
+    wholes=5,
+    ors_sets=1000,
+)
+PRESETS = {preset.name: preset for preset in (SMOKE, CPU, PAPER)}
+BEST = (PAPER, CPU)  # most faithful first; smoke never fills a cell of the book

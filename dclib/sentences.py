@@ -1,0 +1,120 @@
+"""Recorded outcomes in words: what they rest on, what is missing, how near the paper they are, what they cost."""
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Any
+
+from . import experiments
+from .outcomes import DASH, Outcome, title, varying
+from .progress import clock
+
+AXIS_NAMES = {"dataset": "data set", "ipc": "images/class", "network": "condensed with", "test_network": "trained"}
+
+
+def presets_of(outcomes: Iterable[Outcome]) -> list[str]:
+    """The presets of recorded outcomes, the smallest budget last."""
+    return [name for name in reversed(experiments.PRESETS) if any(o.preset == name for o in outcomes)]
+
+
+def signed(value: float) -> str:
+    """Write a difference."""
+    return f"{value:+.1f}".replace("-", "−")
+
+
+def budget(outcomes: Sequence[Outcome]) -> str:
+    """What the numbers rest on, for a caption: the presets, and how many sets and networks are behind a number."""
+    recorded = [o for o in outcomes if o.sets]
+    if not recorded:
+        return "nothing recorded yet"
+    sets, networks = [len(o.sets) for o in recorded], [len(a) for o in recorded for a in o.sets]
+    presets = presets_of(recorded)
+    rests = f"{_span(sets, 'set')} × {_span(networks, 'network')} for each number"
+    return f"preset{'s' if len(presets) > 1 else ''} {' and '.join(presets)}; {rests}"
+
+
+def _span(counts: Sequence[int], what: str) -> str:
+    low, high = min(counts), max(counts)
+    return f"{low if low == high else f'{low} to {high}'} {what}{'' if high == 1 else 's'}"
+
+
+def missing_sentence(outcomes: Sequence[Outcome]) -> str:
+    """Say which cells are dashes, why, and which command fills them; empty if there is none."""
+    absent, weak = sum(not o.sets for o in outcomes), sum(bool(o.sets) and not o.counts for o in outcomes)
+    said = []
+    if absent:
+        said.append(f"{absent} of {len(outcomes)} cells are not recorded yet and stand as {DASH}; {_fills(outcomes)}")
+    if weak:
+        said.append(
+            f"{weak} of {len(outcomes)} cells stand as {DASH} because at smoke a number must beat randomly chosen real images "
+            "that train the same network."
+        )
+    return " ".join(said)
+
+
+def _fills(outcomes: Sequence[Outcome]) -> str:
+    """Which command computes the cells that are not recorded."""
+    name, places = outcomes[0].experiment, [o.place for o in outcomes if not o.sets]
+    grid = [cell.place for cell in experiments.find(name).cells(experiments.CPU)]
+    beyond = sorted({title(p["dataset"]) for p in places if p["dataset"] not in {g["dataset"] for g in grid}})
+    command = f"`dclib run {name} --preset {{}}` computes "
+    if not beyond or len(beyond) == len({p["dataset"] for p in places}):
+        return command.format("cpu") + "them."
+    return command.format("cpu") + f"them, but for {_listed(beyond)}, which " + command.format("paper")[:-1] + "."
+
+
+def agreement_sentence(outcomes: Sequence[Outcome]) -> str:
+    """How far our numbers lie from the paper's: how many within two standard errors, the median, the farthest; maybe empty."""
+    if not any(o.paper for o in outcomes):
+        return ""
+    both = [o for o in outcomes if o.difference is not None]
+    if not both:
+        return "There is no number of ours beside one of the paper's yet."
+    near = sum(abs(o.difference) <= 2 * o.standard_error for o in both)
+    said = f"Within two standard errors of the paper's number lie {near} of {len(both)}"
+    if len(both) < 3:
+        return said + "."
+    far = max(both, key=lambda o: abs(o.difference))
+    where = ", ".join(f"{AXIS_NAMES[axis]} {title(far.place[axis])}" for axis in varying(outcomes))
+    middle = signed(median(o.difference for o in both))
+    return f"{said}; the median difference is {middle} points, the largest {signed(far.difference)} ({where})."
+
+
+def cost_sentence(outcomes: Sequence[Outcome]) -> str:
+    """What the recorded runs cost, and where and by what code they ran: a sentence for each preset."""
+    said = [_cost(name, [o for o in outcomes if o.preset == name]) for name in presets_of(outcomes)]
+    return " ".join(said) or "No run behind this page is recorded yet."
+
+
+def _cost(preset: str, outcomes: Sequence[Outcome]) -> str:
+    records = {(r["key"], r["started"], str(r.get("accuracies"))): r for o in outcomes for r in o.records}.values()
+    parts = []
+    for kind, what in (("WholeTraining", "training on a whole set"), ("MakeSet", "set"), ("TrainNetworks", "trained network")):
+        found = [r for r in records if r["kind"] == kind]
+        number = sum(len(r["accuracies"]) for r in found) if kind == "TrainNetworks" else len(found)
+        if found:
+            parts.append(f"{_count(number, what)} took {clock(sum((r['seconds'] for r in found), 0.0))}")
+    machines = dict.fromkeys(r["machine"] if r["device"] == "cpu" else f"{r['device']} ({r['machine']})" for r in records)
+    memory = max(r["peak_memory_mb"] for r in records) / 1000
+    return (
+        f"At preset {preset}, {_listed(parts)} on {' and '.join(machines)}, "
+        f"with at most {memory:.1f} GB of memory; code at {_commits(records)}."
+    )
+
+
+def _count(number: int, what: str) -> str:
+    noun, of, rest = what.partition(" on ")
+    return f"{number} {noun}{'' if number == 1 else 's'}{of}{rest}"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+
+
+def _commits(records: Iterable[dict[str, Any]]) -> str:
+    """The commits behind records, oldest first; a long list by its ends."""
+    ordered = sorted(records, key=lambda r: r["started"])
+    names = list(dict.fromkeys(r.get("commit", "an unknown commit")[:7] for r in ordered))
+    changed = " (partly with changes not committed)" if any(r.get("dirty") for r in records) else ""
+    if len(names) > 4:
+        return f"{len(names)} commits from {names[0]} to {names[-1]}{changed}"
+    return f"{'commit ' if len(names) == 1 else 'commits '}{', '.join(names)}{changed}"
