@@ -52,7 +52,8 @@ class Picture:
         return self.about
 
 
-def _figure(height: float) -> "Figure":
+def new_figure(height: float) -> "Figure":
+    """An empty figure of so many inches' height."""
     from matplotlib.figure import Figure
 
     return Figure((WIDTH, height), layout="constrained")
@@ -77,7 +78,7 @@ def heatmap(outcomes: Sequence[Outcome], rows: str = "network", columns: str = "
     known = np.concatenate([m[np.isfinite(m)] for m in maps.values()])
     low, high = (known.min(), known.max()) if known.size else (0.0, 1.0)
     side = (WIDTH - 1.6) / (len(maps) * len(across))
-    figure = _figure(min(1.0, side) * len(down) + 1.7)
+    figure = new_figure(min(1.0, side) * len(down) + 1.7)
     panels = figure.subplots(1, len(maps), sharey=True, squeeze=False)[0]
     for panel, (name, values) in zip(panels, maps.items(), strict=True):
         _draw_map(panel, values, low, high)
@@ -103,21 +104,60 @@ def _draw_map(panel: "Axes", values: np.ndarray, low: float, high: float) -> Non
 
 def image_grid(made: CondensedSet) -> Picture:
     """Draw a set in data colours: at one image per class each under its class's name, else a row for each class."""
-    strips = [_strip(pixels) for pixels in _by_class(made)]
-    across = 1 if made.ipc > 1 else min(len(strips), 5 if len(strips) <= 10 else 10)
-    lines = -(-len(strips) // across)
-    height, width = strips[0].shape[:2]
-    figure = _figure(max(1.0, (WIDTH / across) * (height / width) * lines + (0.3 * lines if across > 1 else 0)))
-    panels = figure.subplots(lines, across, squeeze=False).ravel()
+    figure = new_figure(_grid_height(made, WIDTH))
+    _draw_grid(figure, made)
+    counted = f"{made.ipc} image{'' if made.ipc == 1 else 's'} for each of {len(made.class_names)} classes"
+    return Picture(figure, f"{made.dataset}: {counted}")
+
+
+def image_grids(sets: Mapping[str, CondensedSet]) -> Picture:
+    """Draw several sets as `image_grid` does, two beside one another, or below one another at one image per class.
+
+    Args:
+        sets: by the name that stands above; none gives a figure that says so.
+    """
+    if not sets:
+        figure = new_figure(1.0)
+        figure.text(0.5, 0.5, "none is recorded yet", ha="center", va="center", fontsize=14)
+        return Picture(figure, "no images")
+    across = 2 if len(sets) > 1 and all(made.ipc > 1 for made in sets.values()) else 1
+    lines = [list(sets.items())[i : i + across] for i in range(0, len(sets), across)]
+    tall = [max(_grid_height(made, WIDTH / across) for _, made in line) + 0.5 for line in lines]
+    figure = new_figure(sum(tall))
+    places = figure.subfigures(len(lines), across, height_ratios=tall, squeeze=False)
+    for line, row in zip(lines, places, strict=True):
+        for place, (name, made) in zip(row, line, strict=False):
+            _draw_grid(place, made, 14 if across == 1 else 10)
+            place.suptitle(name, fontsize=14)
+    return Picture(figure, f"condensed images: {', '.join(sets)}")
+
+
+def _grid_shape(made: CondensedSet) -> tuple[int, int]:
+    """Panels below and beside one another: one for each class."""
+    classes = len(made.class_names)
+    across = 1 if made.ipc > 1 else min(classes, 5 if classes <= 10 else 10)
+    return -(-classes // across), across
+
+
+def _grid_height(made: CondensedSet, width: float) -> float:
+    """How high a grid of that width is, in inches."""
+    lines, across = _grid_shape(made)
+    height, wide = _strip(_by_class(made)[0]).shape[:2]
+    return max(1.0, (width / across) * (height / wide) * lines + (0.3 * lines if across > 1 else 0))
+
+
+def _draw_grid(place: Any, made: CondensedSet, size: float = 14) -> None:
+    """Draw a set into a figure or a part of one, its classes' names in letters of that size."""
+    lines, across = _grid_shape(made)
+    panels = place.subplots(lines, across, squeeze=False).ravel()
     for panel in panels:
         panel.axis("off")
-    for panel, strip, name in zip(panels, strips, made.class_names, strict=False):
-        _show(panel, strip)
+    for panel, pixels, name in zip(panels, _by_class(made), made.class_names, strict=False):
+        _show(panel, _strip(pixels))
         if across > 1:
-            panel.set_title(name, fontsize=14 if across <= 5 else 9)
+            panel.set_title(name, fontsize=size if across <= 5 else 9)
         else:
-            _name(panel, name)
-    return Picture(figure, f"{made.dataset}: {made.ipc} image{'' if made.ipc == 1 else 's'} for each of {len(strips)} classes")
+            _name(panel, name, size)
 
 
 def save_grid(made: CondensedSet, path: Path | str) -> None:
@@ -138,7 +178,7 @@ def image_rows(sets: Mapping[str, CondensedSet]) -> Picture:
         sets: by the name that stands beside the row.
     """
     strips = _strips(sets)
-    figure = _figure(sum(_heights(strips)))
+    figure = new_figure(sum(_heights(strips)))
     panels = figure.subplots(len(strips), 1, height_ratios=_heights(strips), squeeze=False).ravel()
     _draw_rows(panels, strips)
     return Picture(figure, f"images of {', '.join(strips)}")
@@ -153,7 +193,7 @@ def emergence(snapshots: Mapping[int, CondensedSet], losses: Sequence[float]) ->
     """
     strips = _strips({f"k = {k}": made for k, made in snapshots.items()})
     tall = _heights(strips)
-    figure = _figure(sum(tall) + 2.6)
+    figure = new_figure(sum(tall) + 2.6)
     *panels, curve = figure.subplots(len(strips) + 1, 1, height_ratios=[*tall, 2.4])
     _draw_rows(panels, strips)
     curve.plot(range(1, len(losses) + 1), losses, color="C0", linewidth=2)
@@ -197,9 +237,9 @@ def _show(panel: "Axes", image: np.ndarray) -> None:
     panel.imshow(image, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
 
 
-def _name(panel: "Axes", name: str) -> None:
+def _name(panel: "Axes", name: str, size: float = 14) -> None:
     """Write a row's name to the left of it, as a label for which the layout makes room."""
     panel.axis("on")
     panel.set(xticks=[], yticks=[])
     panel.spines[:].set_visible(False)
-    panel.set_ylabel(name.replace(", ", ",\n"), rotation=0, ha="right", va="center", fontsize=14)
+    panel.set_ylabel(name.replace(", ", ",\n"), rotation=0, ha="right", va="center", fontsize=size)

@@ -177,6 +177,11 @@ def varying(outcomes: Sequence[Outcome]) -> list[str]:
     return [axis for axis in AXES if len({o.place[axis] for o in outcomes}) > 1]
 
 
+def made_by(network: str) -> str:
+    """What stands in a row or column of a table that has real images beside condensed ones."""
+    return title(network) if network in REAL else f"condensed, {network}"
+
+
 def title(value: Any) -> str:
     """How a value of an axis is written in a table."""
     return NAMES.get(value, str(value))

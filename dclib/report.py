@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .charts import curves, dot_plot
 from .experiments import AXES
-from .figures import emergence, heatmap, image_grid, image_rows, save_grid
-from .outcomes import DASH, Outcome, look_up, title, varying
+from .figures import emergence, heatmap, image_grid, image_grids, image_rows, save_grid
+from .outcomes import DASH, Outcome, look_up, made_by, title, varying
+from .presets import WHOLE
+from .results import CondensedSet, Store
 from .sentences import (
     AXIS_NAMES,
     agreement_sentence,
@@ -28,9 +31,12 @@ __all__ = [
     "agreement_sentence",
     "budget",
     "cost_sentence",
+    "curves",
+    "dot_plot",
     "emergence",
     "heatmap",
     "image_grid",
+    "image_grids",
     "image_rows",
     "list_table",
     "listing",
@@ -39,6 +45,8 @@ __all__ = [
     "missing_sentence",
     "numbered_table",
     "pipe_table",
+    "recorded_sets",
+    "relative_table",
     "save_grid",
     "title",
 ]
@@ -58,6 +66,7 @@ def matrix_table(
     down = [axis for axis in AXES if axis == rows or (axis in varying(outcomes) and axis != columns)]
     across = list(dict.fromkeys(o.place[columns] for o in outcomes))
     mixed, kinds = len(presets_of(outcomes)) > 1 and not detailed, _kinds(outcomes)
+    names = {axis: made_by if detailed and axis == "network" else title for axis in AXES}
     if detailed:
         kinds += [*(["in std. errors"] if len(kinds) > 1 else []), "rests on"]
     lines: dict[tuple, dict[Any, Outcome]] = {}
@@ -66,11 +75,28 @@ def matrix_table(
     body = []
     for label, found in lines.items():
         for kind in [k for k in kinds if k in ("ours", "rests on") or any(o.paper for o in found.values())]:
-            words = [title(x) for x in label] if kind == kinds[0] else [""] * len(down)
+            words = [names[axis](x) for axis, x in zip(down, label, strict=True)] if kind == kinds[0] else [""] * len(down)
             numbers = [_text(found[x], kind, mixed) if x in found else "" for x in across]
             body.append([*words, *([kind] if len(kinds) > 1 else []), *numbers])
-    head = [*(AXIS_NAMES[axis] for axis in down), *([""] if len(kinds) > 1 else []), *map(title, across)]
+    head = [*(AXIS_NAMES[axis] for axis in down), *([""] if len(kinds) > 1 else []), *map(names[columns], across)]
     return pipe_table(head, body, left=len(head) - len(across))
+
+
+def relative_table(outcomes: Sequence[Outcome]) -> str:
+    """Set accuracies against images per class in Markdown, in brackets in percent of the whole set's, which comes last."""
+    sizes = list(dict.fromkeys(o.place["ipc"] for o in outcomes if o.place["network"] != WHOLE))
+    whole = {o.place["dataset"]: o for o in outcomes if o.place["network"] == WHOLE}
+    lines: dict[tuple, dict[int, str]] = {}
+    for o in (o for o in outcomes if o.place["network"] != WHOLE):
+        bound = whole.get(o.place["dataset"])
+        text = _text(o, "ours", len(presets_of(outcomes)) > 1)
+        share = f" ({100 * o.mean / bound.mean:.0f} %)" if o.shown and bound and bound.shown else ""
+        lines.setdefault((o.place["dataset"], o.place["network"]), {})[o.place["ipc"]] = text + share
+    body = [
+        [title(d), made_by(n), *(found.get(x, "") for x in sizes), _text(whole[d], "ours", False) if d in whole else DASH]
+        for (d, n), found in lines.items()
+    ]
+    return pipe_table(["data set", "images", *map(str, sizes), title(WHOLE)], body, left=2)
 
 
 def list_table(outcomes: Sequence[Outcome]) -> str:
@@ -153,3 +179,14 @@ def listing(functions: Sequence[Callable], caption: str, name: str) -> Numbered:
     """Show the source of functions in a notebook's cell, likewise; the label is `code-…`."""
     source = "\n\n".join(inspect.getsource(function) for function in functions).rstrip()
     return Numbered("{code-block} python", {"caption": caption, "name": name}, caption, source)
+
+
+def recorded_sets(outcomes: Sequence[Outcome]) -> dict[str, CondensedSet]:
+    """The condensed sets of seed 0 that are recorded and kept, one for each outcome that has one, by its place in words."""
+    store, found = Store(), {}
+    for o in outcomes:
+        made = [r["key"] for r in o.records if r["kind"] == "MakeSet" and r["run"]["seed"] == 0]
+        path = next(filter(None, map(store.find_set, made)), None)
+        if path is not None:
+            found[", ".join(title(o.place[axis]) for axis in varying(outcomes) or ["dataset"])] = CondensedSet.load(path)
+    return found

@@ -23,14 +23,14 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 # never load torch
 MEASURE = {"architectures", "spec", "errors", "files", "progress", "provenance", "experiments", "paper"}
-MEASURE |= {"checks", "spelling", "presets", "results", "outcomes", "sentences", "report", "figures", "cli"}
+MEASURE |= {"checks", "spelling", "presets", "results", "outcomes", "sentences", "report", "charts", "figures", "cli"}
 DATA = {"data", "sources", "folders", "formats", "pixels"}
 GROUND = DATA | {"networks", "matching", "augment"}  # stand on errors and spec alone
 CORE = {"reference", "engine", "checkpoint", "condense", "train", "whole"}
 BASELINES = {"coresets", "distill", "gan", "continual", "nas"}
 COMPUTE = GROUND | CORE | BASELINES
 MEETING = {"run", "sets", "reproduce", "cli", "__main__", "__init__"}  # unknown to what computes
-MEETING |= {"experiments", "presets", "paper", "results", "outcomes", "sentences", "report", "figures"}
+MEETING |= {"experiments", "presets", "paper", "results", "outcomes", "sentences", "report", "charts", "figures"}
 
 
 def name(module: str) -> str:
