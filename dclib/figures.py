@@ -146,7 +146,7 @@ def _grid_height(made: CondensedSet, width: float) -> float:
     return max(1.0, (width / across) * (height / wide) * lines + (0.3 * lines if across > 1 else 0))
 
 
-def _draw_grid(place: Any, made: CondensedSet, size: float = 14) -> None:
+def _draw_grid(place: Any, made: CondensedSet, size: int = 14) -> None:
     """Draw a set into a figure or a part of one, its classes' names in letters of that size."""
     lines, across = _grid_shape(made)
     panels = place.subplots(lines, across, squeeze=False).ravel()
@@ -237,7 +237,7 @@ def _show(panel: "Axes", image: np.ndarray) -> None:
     panel.imshow(image, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
 
 
-def _name(panel: "Axes", name: str, size: float = 14) -> None:
+def _name(panel: "Axes", name: str, size: int = 14) -> None:
     """Write a row's name to the left of it, as a label for which the layout makes room."""
     panel.axis("on")
     panel.set(xticks=[], yticks=[])

@@ -185,7 +185,7 @@ def recorded_sets(outcomes: Sequence[Outcome]) -> dict[str, CondensedSet]:
     """The condensed sets of seed 0 that are recorded and kept, one for each outcome that has one, by its place in words."""
     store, found = Store(), {}
     for o in outcomes:
-        made = [r["key"] for r in o.records if r["kind"] == "MakeSet" and r["run"]["seed"] == 0]
+        made = [r["key"] for r in o.records if r["kind"] == "MakeSet" and r["run"].get("seed") == 0]
         path = next(filter(None, map(store.find_set, made)), None)
         if path is not None:
             found[", ".join(title(o.place[axis]) for axis in varying(outcomes) or ["dataset"])] = CondensedSet.load(path)
