@@ -185,7 +185,7 @@ SMOKE = Preset(
         "method": {"dataset": ("digits",)},
         "cross_arch": {"dataset": ("digits",), "network": ("MLP", "ConvNet", "LeNet", RANDOM)},
         "coresets": {"dataset": ("digits",), "ipc": (1,)},
-        "condensed_images": {"dataset": ("digits",), "ipc": (1, 2)},
+        "condensed_images": {"dataset": ("digits",), "ipc": (1,)},
         "images_per_class": {"dataset": ("digits",), "ipc": (1, 2)},
         "more_baselines": {"dataset": ("digits",), "ipc": (1,)},
     },
