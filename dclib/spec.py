@@ -92,7 +92,7 @@ class Condensation:
     real_batch: int = 256  # |B^T_c|
     distance: str = "layerwise"  # D, Eqs. 9-10
     init: str = "noise"  # of S: N(0, 1), or real images
-    bn: str = "true"  # batch norm's statistics: of the real images ("true"), or as the authors' code estimates them
+    bn: str = "code"  # batch norm's statistics: as the authors' code estimates them, or those of the real images ("true")
     patience: int = 0  # stop when the best mean loss of `patience` outer steps has not fallen for as many; 0: never
     precision: str = "float32"
 
