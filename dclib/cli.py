@@ -83,7 +83,8 @@ def condense(
         options["image_lr"] = 0.01 if options["network"].family == "MLP" and distance == "layerwise" else 0.1
     hyper = Condensation(**{f.name: options[f.name] for f in dataclasses.fields(Condensation)}).resolve()
     run = MakeSet(_source(dataset), "condense", seed, hyper, image_size)
-    _condense(run, output, device, engine, force)
+    if not _condense(run, output, device, engine, force):
+        return
     file = shlex.quote(str(output))
     print(f"next: dclib show {file} -o {shlex.quote(str(output.with_suffix('.png')))}")
     print(f"      dclib train {file} --network {run.hyper.network.family} --networks 5")
@@ -96,21 +97,24 @@ def _source(name: str) -> str:
     return name if name in [row.name for row in available()] or not Path(name).exists() else str(Path(name).resolve())
 
 
-def _condense(run: MakeSet, output: Path, device: str, engine: str, force: bool) -> None:
+def _condense(run: MakeSet, output: Path, device: str, engine: str, force: bool) -> bool:
+    """Make the set, with the other processes if `torchrun` has started several; True in the one that speaks for all."""
     from .files import check_writable
 
     check_writable(output)
-    from . import sets
+    from . import ranks, sets
     from .run import stopping
 
-    sets.load(run.dataset, run.image_size)  # before signals are caught, so that Ctrl-C ends a download at once
-    if not force and sets.is_there(run, output):
-        print(f"{output} is there already ({sets.describe(run)})")
-    else:
-        with stopping() as should_stop:
-            sets.condense_to_file(run, output, device=device, engine=engine, should_stop=should_stop)
-        print(f"{output} is made ({sets.describe(run)})")
-    sets.remove_checkpoint(output)
+    with ranks.joined(device) as (me, device):
+        sets.load(run.dataset, run.image_size)  # before signals are caught, so that Ctrl-C ends a download at once
+        there = me.share(me.rank == 0 and not force and sets.is_there(run, output))
+        if not there:
+            with stopping() as should_stop:
+                sets.condense_to_file(run, output, device=device, engine=engine, should_stop=should_stop, ranks=me)
+        if me.rank == 0:
+            print(f"{output} is {'there already' if there else 'made'} ({sets.describe(run)})")
+            sets.remove_checkpoint(output)
+    return me.rank == 0
 
 
 @app.command(

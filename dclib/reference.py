@@ -43,16 +43,18 @@ def class_loss(network: nn.Module, x_real: Tensor, x_synthetic: Tensor, label: i
 def condense(dataset: Dataset, hyper: Condensation, seed: int = 0, device: str = "cpu") -> Tensor:
     """Run Algorithm 1 and return S, normalised images of shape (classes, ipc, channels, height, width).
 
-    Networks with batch norm need their statistics set first (see `condense.set_statistics`); this plain loop is for the others.
+    Networks with batch norm need their statistics set first (see `inner.set_statistics`); this plain loop is for the others.
 
     Raises:
         SpecError: `init` or `patience` ask for more than the printed algorithm has.
     """
-    h, dtype = hyper.resolve(), getattr(torch, hyper.precision)
+    h = hyper.resolve()
     if h.init != "noise" or h.patience:
         raise SpecError(f"the literal algorithm starts from noise and runs all K steps, not init={h.init!r}, patience={h.patience}")
+    if h.precision not in ("float32", "float64"):
+        raise SpecError(f"the literal algorithm computes in float32 or float64, not in {h.precision}")
     S = torch.randn(dataset.classes, h.ipc, dataset.channels, *dataset.size, generator=generator(seed, "init"))
-    S = S.to(device, dtype).requires_grad_()
+    S = S.to(device, getattr(torch, h.precision)).requires_grad_()
     opt_S = torch.optim.SGD([S], lr=h.image_lr, momentum=h.image_momentum)  # η_S
     for k in range(h.outer_steps):  # K
         outer_step(dataset, h, seed, k, S, opt_S)

@@ -18,6 +18,7 @@ from . import data, train
 from . import engine as engines
 from .errors import DataError, FileError
 from .progress import Progress
+from .ranks import ALONE, Ranks
 from .results import CondensedSet
 from .spec import Condensation, MakeSet, Training, derive, full
 
@@ -35,11 +36,12 @@ def condense_images(
     engine: str,
     checkpoint: Path | str | None,
     should_stop: Callable[[], bool],
+    ranks: Ranks = ALONE,
 ) -> tuple[torch.Tensor, dict[str, Any]]:
     """Condense under a progress bar; returns the images (classes, ipc, c, h, w) and what a record says of the work."""
     h, what = run.hyper, f"condensing {dataset.name}, {run.hyper.ipc}/class, {run.hyper.network}, seed {run.seed}"
     chosen = engines.choose(engine, where, algorithm.work(h, dataset.classes))
-    with Progress(what, h.outer_steps) as progress:
+    with Progress(what, h.outer_steps, hidden=ranks.rank > 0) as progress:
         state = algorithm.condense(
             dataset,
             h,
@@ -50,8 +52,10 @@ def condense_images(
             on_step=lambda state: progress.step(f"loss {state.losses[-1]:.1f}"),
             on_resume=lambda state: progress.skip(state.k),
             should_stop=should_stop,
+            ranks=ranks,
         )
-    return state.images, {"seconds": round(state.seconds, 2), "losses": [round(x, 3) for x in state.losses], "engine": chosen}
+    about = {"seconds": round(state.seconds, 2), "losses": [round(x, 3) for x in state.losses], "engine": chosen}
+    return state.images, about | ({"world_size": ranks.count} if ranks.count > 1 else {})
 
 
 def condense_set(
@@ -61,12 +65,13 @@ def condense_set(
     engine: str = "auto",
     checkpoint: Path | str | None = None,
     should_stop: Callable[[], bool] = lambda: False,
+    ranks: Ranks = ALONE,
 ) -> CondensedSet:
     """Condense one set outside of any experiment, under a progress bar.
 
     Args:
         run: which data, which hyper-parameters, which seed.
-        device, engine, checkpoint, should_stop: as for `condense.condense`.
+        device, engine, checkpoint, should_stop, ranks: as for `condense.condense`.
 
     Raises:
         DclibError: as `data.load` and `condense.condense` raise it.
@@ -74,7 +79,7 @@ def condense_set(
     engines.tune_allocator()
     run = dataclasses.replace(run, hyper=run.hyper.resolve())
     dataset = load(run.dataset, run.image_size)
-    images, about = condense_images(run, dataset, engines.resolve_device(device), engine, checkpoint, should_stop)
+    images, about = condense_images(run, dataset, engines.resolve_device(device), engine, checkpoint, should_stop, ranks)
     made = as_set(images, dataset, run)
     return dataclasses.replace(made, about={**made.about, **about, "data_hash": dataset.hash})
 
@@ -82,13 +87,16 @@ def condense_set(
 def condense_to_file(run: MakeSet, output: Path, **how: Any) -> CondensedSet:
     """Condense one set into a file; interrupted in any way, the same call goes on from the checkpoint beside it.
 
+    Of several ranks the first writes.
+
     Args:
         run: as for `condense_set`.
         output: the file.
         how: as for `condense_set`.
     """
     made = condense_set(run, checkpoint=checkpoint_of(output), **how)
-    made.save(output)
+    if how.get("ranks", ALONE).rank == 0:
+        made.save(output)
     return made
 
 

@@ -34,6 +34,7 @@ SCHEMA = 1
 METHODS = ("condense", "random")
 
 DISTANCES = ("layerwise", "euclidean", "cosine")
+PRECISIONS = ("float32", "float64", "bfloat16", "tf32")  # the last two in first-order passes; TF32 on GPUs
 AUGMENTATIONS = ("crop", "scale", "rotate", "noise", "flip")
 
 
@@ -58,12 +59,14 @@ def _positive(spec: Any, *names: str) -> None:
     for name in names:
         value = getattr(spec, name)
         _require(_is_number(value) and 0 < value < float("inf"), f"{name} must be a positive number, not {value!r}")
+        object.__setattr__(spec, name, float(value))  # 1 and 1.0 are one run, with one key
 
 
 def _fraction(spec: Any, *names: str) -> None:
     for name in names:
         value = getattr(spec, name)
         _require(_is_number(value) and 0 <= value < 1, f"{name} must lie in [0, 1), not {value!r}")
+        object.__setattr__(spec, name, float(value))
 
 
 def _require(ok: bool, sentence: str) -> None:
@@ -104,7 +107,7 @@ class Condensation:
         one_of("distance", self.distance, DISTANCES)
         one_of("init", self.init, ("noise", "real"))
         one_of("bn", self.bn, ("true", "code"))
-        one_of("precision", self.precision, ("float32", "float64"))
+        one_of("precision", self.precision, PRECISIONS)
 
     def resolve(self) -> "Condensation":
         """Spell out T, ς_θ and the network's "auto" options."""
@@ -143,7 +146,7 @@ class Training:
         _require(_is_number(decay) and 0 <= decay < float("inf"), f"weight_decay must be a number of at least 0, not {decay!r}")
         for operation in self.operations:
             one_of("augmentation", operation, AUGMENTATIONS if "+" in self.augment else ("none", *AUGMENTATIONS))
-        one_of("precision", self.precision, ("float32", "float64"))
+        one_of("precision", self.precision, PRECISIONS)
 
     @property
     def operations(self) -> tuple[str, ...]:

@@ -330,3 +330,11 @@ def test_derived_seeds_fit_torch_and_depend_on_all(seed, purpose):
     assert derive(seed, *purpose) == derive(seed, *purpose)
     assert derive(seed, *purpose) != derive(seed + 1, *purpose)
     assert derive(seed, *purpose) != derive(seed, *purpose, "more")
+
+
+def test_whole_numbers_are_as_good_as_their_floats():
+    """Without the checks of types that these tests switch on, 1 is accepted for 1.0 and makes the same run."""
+    hyper = Condensation()
+    object.__setattr__(hyper, "image_lr", 1)
+    hyper.__post_init__()
+    assert key(hyper) == key(Condensation(image_lr=1.0))
