@@ -23,10 +23,10 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 # never load torch
 MEASURE = {"architectures", "spec", "errors", "files", "progress", "provenance", "experiments", "paper"}
-MEASURE |= {"results", "outcomes", "report", "figures", "cli"}
+MEASURE |= {"results", "outcomes", "report", "figures", "cli", "baselines"}
 DATA = {"data", "sources", "folders", "formats", "pixels"}
 GROUND = DATA | {"networks", "matching", "augment"}  # stand on errors and spec alone
-CORE = {"reference", "engine", "checkpoint", "condense", "train"}
+CORE = {"reference", "engine", "checkpoint", "loop", "condense", "train"}
 BASELINES = {"coresets", "distill", "gan", "continual", "nas"}
 COMPUTE = GROUND | CORE | BASELINES
 MEETING = {"run", "sets", "reproduce", "cli", "__main__", "__init__"}  # unknown to what computes
