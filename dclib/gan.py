@@ -215,6 +215,7 @@ def sample(network: Generator, dataset: Dataset, ipc: int, *, seed: int = 0) -> 
 
     Raises:
         SpecError: `ipc` is below 1.
+        Diverged: an image is NaN, because the last steps of the training left the finite numbers.
     """
     if ipc < 1:
         raise SpecError(f"cannot draw {ipc} images of each class: draw at least 1")
@@ -224,7 +225,9 @@ def sample(network: Generator, dataset: Dataset, ipc: int, *, seed: int = 0) -> 
         z = torch.stack([torch.randn(network.latent, generator=generator(seed, "sample", c, i)) for i in range(ipc)])
         z = z.to(network.start.weight.device)
         images.append(_normalised(network(z, torch.full((ipc,), c, device=z.device)), dataset))
-    return torch.stack(images)
+    if not torch.isfinite(drawn := torch.stack(images)).all():
+        raise Diverged("the GAN draws images that are NaN or infinite: train it again with a lower lr")
+    return drawn
 
 
 def _normalised(images: Float[Tensor, "n c h w"], dataset: Dataset) -> Float[Tensor, "n c h w"]:

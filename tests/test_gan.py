@@ -101,6 +101,13 @@ def test_a_loss_that_is_not_finite_is_told(made):
         gan.train(made, small(lr=1e30, steps=9), **CPU)
 
 
+def test_images_that_are_not_finite_are_told(made):
+    network = gan.Generator(small(), 1, 3, (8, 8))
+    torch.nn.init.constant_(network.start.bias, float("nan"))
+    with pytest.raises(Diverged, match=r"^the GAN draws images that are NaN or infinite: train it again with a lower lr$"):
+        gan.sample(network, made, 1)
+
+
 # --- repeating and going on
 
 
