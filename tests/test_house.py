@@ -23,11 +23,11 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 # never load torch
 MEASURE = {"architectures", "spec", "errors", "files", "progress", "provenance", "experiments", "paper"}
-MEASURE |= {"results", "outcomes", "report", "figures", "cli"}
+MEASURE |= {"results", "outcomes", "report", "figures", "cli", "baselines"}
 DATA = {"data", "sources", "folders", "formats", "pixels"}
 GROUND = DATA | {"networks", "matching", "augment"}  # stand on errors and spec alone
-CORE = {"reference", "engine", "ranks", "checkpoint", "inner", "condense", "train", "stacked"}
-BASELINES = {"coresets", "distill", "gan", "continual", "nas"}
+CORE = {"reference", "engine", "ranks", "checkpoint", "loop", "inner", "condense", "train", "stacked"}
+BASELINES = {"coresets", "distill", "unroll", "gan", "continual", "nas"}
 COMPUTE = GROUND | CORE | BASELINES
 MEETING = {"run", "sets", "reproduce", "cli", "__main__", "__init__"}  # unknown to what computes
 MEETING |= {"experiments", "paper", "results", "outcomes", "report", "figures"}
