@@ -65,7 +65,7 @@ def condense(
     real_batch: Annotated[int, _option("real images of each class in a step")] = Condensation.real_batch,
     distance: Annotated[str, _option(f"D: {', '.join(DISTANCES)}")] = Condensation.distance,
     init: Annotated[str, _option("start from noise or from real images")] = Condensation.init,
-    bn: Annotated[str, _option("batch norm's statistics: as the authors' code estimates them, or true: those of the real images")] = Condensation.bn,
+    bn: Annotated[str, _option("batch norm's statistics: code: the authors' estimate; true: the real images'")] = Condensation.bn,
     patience: Annotated[int, _option("stop when the loss has not fallen for so many outer steps; 0: never")] = 0,
     precision: Precision = Condensation.precision,
     image_size: Annotated[int, _option("resize to this square size first; 0: leave it")] = 0,

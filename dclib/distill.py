@@ -146,10 +146,12 @@ def distill(
         DataError: the images are too small to be cropped.
         SpecError: the network cannot take the images.
     """
-    work = Distiller(dataset.to(engines.resolve_device(device)), hyper, seed)
+    where = engines.resolve_device(device)
+    work = Distiller(dataset.to(where), hyper, seed)
     identity = {"run": key(hyper), "data": dataset.hash, "seed": seed, "mode": hyper.mode}
     hooks = dict(on_step=on_step, on_resume=on_resume, should_stop=should_stop)
-    loop.run(work, hyper.epochs * work.per_epoch, identity, what="iterations", checkpoint=checkpoint, **hooks)
+    with engines.arithmetic(hyper.precision, where):
+        loop.run(work, hyper.epochs * work.per_epoch, identity, what="iterations", checkpoint=checkpoint, **hooks)
     return work
 
 

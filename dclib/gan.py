@@ -191,10 +191,12 @@ def train(
         Interrupted: `should_stop` said so; the same call goes on from the checkpoint.
         FileError: the checkpoint is damaged, belongs to another run or cannot be written.
     """
-    gan = Gan(dataset.to(engines.resolve_device(device)), hyper, seed)
+    where = engines.resolve_device(device)
+    gan = Gan(dataset.to(where), hyper, seed)
     identity = {"run": key(hyper), "data": dataset.hash, "seed": seed}
     hooks = dict(on_step=on_step, on_resume=on_resume, should_stop=should_stop)
-    loop.run(gan, hyper.steps, identity, what="steps of the GAN", checkpoint=checkpoint, **hooks)
+    with engines.arithmetic("float32", where):
+        loop.run(gan, hyper.steps, identity, what="steps of the GAN", checkpoint=checkpoint, **hooks)
     return gan
 
 
