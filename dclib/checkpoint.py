@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from .errors import FileError
-from .files import checksum, write_atomic
+from .files import array_checksum, write_atomic
 
 
 @dataclass
@@ -33,8 +33,7 @@ def save_checkpoint(path: Path | str, state: State, identity: dict) -> None:
 
 
 def _checksum(text: str, tensors: dict[str, Tensor]) -> str:
-    parts = (part for t in tensors.values() for part in (repr(tuple(t.shape)).encode(), memoryview(t.contiguous().numpy())))
-    return checksum(text.encode(), *parts)
+    return array_checksum(text, *(t.contiguous().numpy() for t in tensors.values()))
 
 
 def load_checkpoint(path: Path | str, identity: dict, device: torch.device) -> State:
