@@ -53,7 +53,6 @@ def connected(cluster: str | None, workers: int | None) -> Iterator["Client"]:
     with _quiet():
         if workers is not None:
             with tempfile.TemporaryDirectory(prefix="dclib-") as folder, _local(workers, folder) as found, _client(found) as client:
-                client.register_plugin(_own_session())
                 yield client
         else:
             with _client(cluster) as client:
@@ -89,9 +88,10 @@ def _local(workers: int, folder: str) -> Iterator[Any]:
     from distributed import LocalCluster
 
     os.environ.update({name: str(max(1, torch.get_num_threads() // workers)) for name in THREADS})  # children inherit it
-    options = dict(n_workers=workers, threads_per_worker=1, memory_limit=0, local_directory=folder)
+    options = dict(n_workers=workers, threads_per_worker=1, memory_limit=0, local_directory=folder, preload=[__name__])
+    options |= dict(dashboard_address="127.0.0.1:0", scheduler_kwargs=dict(dashboard=False))  # not 8787: it may be taken
     try:
-        cluster = LocalCluster(dashboard_address=None, silence_logs=logging.CRITICAL, **options)
+        cluster = LocalCluster(silence_logs=logging.CRITICAL, **options)
     except Exception as error:
         raise ClusterError(f"cannot start {workers} worker processes ({first_line(error)}): try fewer") from error
     with cluster:
@@ -102,9 +102,11 @@ def _local(workers: int, folder: str) -> Iterator[Any]:
 def _client(where: Any) -> Iterator["Client"]:
     from distributed import Client
 
+    client = Client.__new__(Client)  # one that cannot connect is closed at once: collected as garbage later, it can lock Dask
     try:
-        client = Client(where, timeout=ANSWER_SECONDS, set_as_default=False)
+        client.__init__(where, timeout=ANSWER_SECONDS, set_as_default=False)
     except Exception as error:  # also when something else answers
+        client.close()
         sentence = f"no Dask scheduler answers at {where}: start one with `dask scheduler`, or correct the address"
         raise ClusterError(sentence) from error
     try:
@@ -113,17 +115,11 @@ def _client(where: Any) -> Iterator["Client"]:
         client.close()
 
 
-def _own_session() -> Any:
-    """What keeps a worker on this machine quiet, and out of Ctrl-C's reach: it is told to stop, and does so after its step."""
-    from distributed import WorkerPlugin
-
-    class OwnSession(WorkerPlugin):
-        def setup(self, worker: Any) -> None:
-            os.setsid()
-            if not os.environ.get("DCLIB_DEBUG"):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-
-    return OwnSession()
+def dask_setup(worker: Any) -> None:
+    """Keep a new worker of this machine quiet and out of Ctrl-C's reach: it is told to stop, and does so after its step."""
+    os.setsid()
+    if not os.environ.get("DCLIB_DEBUG"):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _check_workers(client: "Client", address: str) -> None:

@@ -96,7 +96,7 @@ class _Spread:
 
     def _ask_to_stop(self) -> None:
         with suppress(OSError):  # the scheduler may be gone; then every future says so
-            self.client.run(ask_to_stop, self.token, wait=False, on_error="ignore")
+            self.client.run(ask_to_stop, self.token, on_error="ignore")
 
     def _submit(self, job: Any) -> None:
         key = f"dclib-{uuid4().hex}"
