@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from .errors import FileError
-from .files import checksum, write_atomic
+from .files import array_checksum, write_atomic
 
 
 @dataclass
@@ -62,8 +62,7 @@ def save_tensors(path: Path | str, tensors: dict[str, Tensor], about: dict, iden
 
 
 def _checksum(text: str, tensors: dict[str, Tensor]) -> str:
-    parts = (part for t in tensors.values() for part in (repr(tuple(t.shape)).encode(), memoryview(t.contiguous().numpy())))
-    return checksum(text.encode(), *parts)
+    return array_checksum(text, *(t.contiguous().numpy() for t in tensors.values()))
 
 
 def load_tensors(path: Path | str, identity: dict, names: set[str]) -> tuple[dict[str, Tensor], dict]:

@@ -4,10 +4,10 @@ A record is one line of JSON: the key and the spelled-out run, its raw values, a
 measured. Records live in `results/<preset>/`, sets beside them as safetensors; both are found by key, whatever the preset.
 """
 
+import hashlib
 import json
 import os
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,10 +19,10 @@ from safetensors import SafetensorError, safe_open
 
 from .errors import DataError, FileError
 from .experiments import Cell
-from .files import append_line, checksum, reason, write_atomic
+from .files import append_line, array_checksum, write_atomic
+from .records import FILES, read_records
 from .spec import TrainNetworks
 
-FILES = {"MakeSet": "sets.jsonl", "TrainNetworks": "networks.jsonl"}
 KEPT_IPC = 10  # sets of seed 0 with up to so many images per class are kept in git
 
 
@@ -63,6 +63,11 @@ class CondensedSet:
         """Images per class (of the largest class)."""
         return int(np.bincount(self.labels).max())
 
+    @property
+    def hash(self) -> str:
+        """16 hexadecimal digits of a SHA-256 over images and labels."""
+        return hashlib.sha256(self.images.tobytes() + self.labels.tobytes()).hexdigest()[:16]
+
     def pixels(self) -> np.ndarray:
         """The images in data colours: uint8 (n, height, width) or (n, height, width, 3), clamped to [0, 255]."""
         shape = (1, -1, 1, 1)
@@ -83,8 +88,7 @@ class CondensedSet:
         write_atomic(path, safetensors.numpy.save(tensors, {"dclib": text, "crc": self._checksum(text)}))
 
     def _checksum(self, text: str) -> str:
-        arrays = (np.ascontiguousarray(self.images, np.float32), np.ascontiguousarray(self.labels, np.int64))
-        return checksum(text.encode(), *(part for a in arrays for part in (repr(a.shape).encode(), a.tobytes())))
+        return array_checksum(text, np.ascontiguousarray(self.images, np.float32), np.ascontiguousarray(self.labels, np.int64))
 
     @classmethod
     def load(cls, path: Path | str) -> "CondensedSet":
@@ -141,10 +145,12 @@ class Store:
 
     Args:
         root: the folder; by default that of `results_root`.
+        checkpoints: the root of another store, where checkpoints are kept and which removes them when it has the set.
     """
 
-    def __init__(self, root: Path | str | None = None):
+    def __init__(self, root: Path | str | None = None, checkpoints: Path | None = None):
         self.root = Path(root) if root is not None else results_root()
+        self.checkpoints = checkpoints
 
     @cached_property
     def records(self) -> dict[str, list[dict[str, Any]]]:
@@ -166,6 +172,23 @@ class Store:
         known = self.records  # read before the file has the new one, too
         append_line(self.root / preset / FILES[record["kind"]], json.dumps(record, sort_keys=True))
         known.setdefault(record["key"], []).append({**record, "preset": preset})
+
+    def add_once(self, preset: str, record: dict[str, Any]) -> bool:
+        """Append a record, unless another process has recorded the same set, or all of its networks, since ours were read.
+
+        Raises:
+            FileError: the folder cannot be read or written.
+        """
+        self.refresh()
+        known = self.records.get(record["key"], [])
+        if known and not set(record.get("accuracies", ())).difference(*(r.get("accuracies", ()) for r in known)):
+            return False
+        self.add(preset, record)
+        return True
+
+    def refresh(self) -> None:
+        """Read the records anew when they are next asked for: another process may have added some."""
+        self.__dict__.pop("records", None)
 
     def accuracies(self, key: str) -> dict[int, float]:
         """The test accuracies in percent recorded for a run of stage T, by network; the oldest counts if there are two."""
@@ -190,40 +213,13 @@ class Store:
 
     def checkpoint_path(self, preset: str, key: str) -> Path:
         """Where the run of that key keeps its state while it is under way."""
-        return self.root / preset / "checkpoints" / f"{key}.safetensors"
+        return (self.checkpoints or self.root) / preset / "checkpoints" / f"{key}.safetensors"
+
+    def remove_checkpoint(self, preset: str, key: str) -> None:
+        """Remove the checkpoint of a run that is recorded, if it is ours."""
+        if self.checkpoints is None:
+            self.checkpoint_path(preset, key).unlink(missing_ok=True)
 
     def find_set(self, key: str) -> Path | None:
         """The file of a set, whatever the preset it was made at."""
         return next(iter(sorted(self.root.glob(f"*/sets/{key}.safetensors"))), None)
-
-
-def read_records(path: Path | str) -> Iterator[dict[str, Any]]:
-    """Yield the records of one file; a torn last line, left by a killed process, is skipped with a warning.
-
-    Raises:
-        FileError: a line that is not the last is no record.
-    """
-    try:
-        lines = Path(path).read_bytes().split(b"\n")
-    except OSError as error:
-        raise FileError(f"cannot read the records in {path}: {reason(error)}") from error
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-            _check_record(record)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            if number == len(lines):
-                warnings.warn(f"{path}: the last line is torn and is left out", stacklevel=2)
-                return
-            raise FileError(f"{path}, line {number}, is no record: delete that line") from error
-        yield record
-
-
-def _check_record(record: Any) -> None:
-    if not isinstance(record["key"], str) or record["kind"] not in FILES:
-        raise ValueError
-    if record["kind"] == "TrainNetworks":
-        for network, accuracy in record["accuracies"].items():
-            int(network), float(accuracy)

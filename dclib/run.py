@@ -5,26 +5,27 @@ checkpoint, and each trained network is recorded as soon as it is tested.
 """
 
 import dataclasses
-import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from . import data, train
 from . import engine as engines
-from .errors import DataError, Interrupted
+from . import spread as spreading
+from .cluster import check_request, connected
+from .errors import DataError, DclibError, Interrupted
 from .experiments import Cell
 from .files import check_writable
+from .jobs import Answer, Board, Job, answer
 from .progress import Progress
 from .provenance import now, provenance
 from .results import CondensedSet, Store
 from .sets import as_set, choose_at_random, condense_images, describe, load, set_hash
 from .spec import MakeSet, TrainNetworks, derive, full
+from .stopping import stopping
 
 
 @dataclasses.dataclass
@@ -55,12 +56,18 @@ class Runner:
         if path is not None:
             made = CondensedSet.load(path)
         else:
-            made = self._make(run)
-            made.save(self.store.set_path(self.preset, run.key))
+            made = self._keep(run, self._make(run))
         if run.key not in self.store.records and "started" in made.about:  # new, or its process was killed before this
             values = {name: made.about[name] for name in ("seconds", "losses", "data_hash") if name in made.about}
             self._record(run, made.about["started"], made.about["engine"], {**values, "set_hash": set_hash(made)})
-        self.store.checkpoint_path(self.preset, run.key).unlink(missing_ok=True)
+        self.store.remove_checkpoint(self.preset, run.key)
+        return made
+
+    def _keep(self, run: MakeSet, made: CondensedSet) -> CondensedSet:
+        """Keep a new set, unless another process has been faster: then its set is the one that networks are trained on."""
+        if (path := self.store.find_set(run.key)) is not None:
+            return CondensedSet.load(path)
+        made.save(self.store.set_path(self.preset, run.key))
         return made
 
     def _make(self, run: MakeSet) -> CondensedSet:
@@ -117,7 +124,7 @@ class Runner:
 
     def _record(self, run: MakeSet | TrainNetworks, started: str, engine_name: str, values: dict[str, Any]) -> None:
         spelled = {"key": run.key, "kind": type(run).__name__, "run": full(run)}
-        self.store.add(self.preset, {**spelled, **provenance(started, self._device_name(), engine_name), **values})
+        self.store.add_once(self.preset, {**spelled, **provenance(started, self._device_name(), engine_name), **values})
 
     def _device_name(self) -> str:
         return torch.cuda.get_device_name(self.where) if self.where.type == "cuda" else "cpu"
@@ -133,47 +140,97 @@ def execute(cells: Sequence[Cell], runner: Runner) -> None:
     for run in runs:
         if runner.should_stop():
             raise Interrupted("stopped between two runs; the same command goes on from there")
+        runner.store.refresh()
         runner.train_networks(run)
 
 
+def spread(cells: Sequence[Cell], store: Store, should_stop: Callable[[], bool], where: dict[str, Any], **how: Any) -> None:
+    """Do what is missing behind these cells on workers, the cheapest first.
+
+    Args:
+        cells, store: as for `compute`.
+        should_stop: asked all the time.
+        where: the cluster or the number of workers.
+        how: the preset, device and engine.
+
+    Raises:
+        DclibError: the first that a run raised; told to stop, Interrupted. What is finished is recorded.
+    """
+    board = Board(cells, store, **how, checkpoints=store.root.resolve() if where["workers"] else None)
+    jobs = board.begin()
+    with connected(**where) as client, Progress(f"{board.total} runs on {len(client.nthreads())} workers", board.total) as progress:
+
+        def take(job: Job, got: Answer) -> list[Job]:
+            more = board.take(job, got)
+            if got.error:
+                raise got.error
+            progress.step(job.title)
+            return more
+
+        try:
+            spreading.spread(client, jobs, alone, take, should_stop)
+        except Interrupted:
+            done = f"{board.done} of {board.total} runs"
+            raise Interrupted(f"stopped after {done}; the same command goes on from there") from None
+
+
+def alone(job: Job, folder: Path, should_stop: Callable[[], bool]) -> Answer:
+    """Do one job with nothing but what it carries: what a worker does."""
+    store, error = job.unpack(folder), None
+    try:
+        if should_stop():
+            raise Interrupted("stopped before it began")
+        runner = Runner(store, job.preset, job.device, job.engine, should_stop)
+        if isinstance(job.run, MakeSet):
+            runner.make_set(job.run)
+        else:
+            runner.train_networks(job.run)
+    except DclibError as caught:
+        error = caught
+    return answer(job, store, error)
+
+
 def compute(
-    cells: Sequence[Cell], store: Store, preset: str, *, device: str = "auto", engine: str = "auto", seconds: float | None = None
+    cells: Sequence[Cell],
+    store: Store,
+    preset: str,
+    *,
+    device: str = "auto",
+    engine: str = "auto",
+    seconds: float | None = None,
+    cluster: str | None = None,
+    workers: int | None = None,
 ) -> list[Cell]:
     """Do what is missing behind these cells, within so many seconds, and return the cells that are left.
 
+    Args:
+        cells: which.
+        store: where records and sets are found and written.
+        preset: the folder of new records.
+        device, engine: as for `Runner`.
+        seconds: None: without a limit.
+        cluster: a Dask scheduler's address: its workers compute, with the data sets they have.
+        workers: so many processes of this machine compute, each with its share of the cores. As with everything that starts
+            processes, a script needs `if __name__ == "__main__":` around the call.
+
     Raises:
         Interrupted: stopped by a signal.
-        DclibError: the records' folder cannot be written, or a data set cannot be loaded; told before the work begins.
+        DclibError: the records' folder cannot be written, or a data set cannot be loaded; told before the work begins, but
+            for a cluster's data sets.
     """
+    check_request(cluster, workers)
     check_writable(store.root / preset / "sets.jsonl")
-    for name in sorted({cell.dataset for cell in cells}):
+    for name in sorted({cell.dataset for cell in cells}) if cluster is None else ():
         load(name)
     end = None if seconds is None else time.monotonic() + seconds
     try:
         with stopping(seconds) as should_stop:
-            execute(cells, Runner(store, preset, device, engine, should_stop))
+            if cluster is None and workers is None:
+                execute(cells, Runner(store, preset, device, engine, should_stop))
+            else:
+                where = dict(cluster=cluster, workers=workers)
+                spread(cells, store, should_stop, where, preset=preset, device=device, engine=engine)
     except Interrupted:
         if end is None or time.monotonic() < end:
             raise
     return store.incomplete(cells)
-
-
-@contextmanager
-def stopping(seconds: float | None = None) -> Iterator[Callable[[], bool]]:
-    """Give a `should_stop` that turns true on Ctrl-C, on SIGTERM, or after so many seconds; a second Ctrl-C stops at once."""
-    asked, end = threading.Event(), None if seconds is None else time.monotonic() + seconds
-    old = {}
-
-    def ask(number: int, frame: object) -> None:
-        asked.set()
-        if number == signal.SIGINT:
-            os.write(2, b"\nstopping after this step; Ctrl-C again stops at once\n")
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    if threading.current_thread() is threading.main_thread():
-        old = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: asked.is_set() or (end is not None and time.monotonic() >= end)
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)

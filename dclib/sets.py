@@ -4,7 +4,6 @@ What `dclib condense`, `dclib train` and a user's own script call; `run` makes t
 """
 
 import dataclasses
-import hashlib
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +18,7 @@ from . import engine as engines
 from .errors import DataError, FileError
 from .progress import Progress
 from .ranks import ALONE, Ranks
+from .records import in_words
 from .results import CondensedSet
 from .spec import Condensation, MakeSet, Training, derive, full
 
@@ -195,8 +195,7 @@ def load_for(made: CondensedSet, name: str = "") -> data.Dataset:
 
 def describe(run: MakeSet) -> str:
     """A set in a few words."""
-    how = f"condensed with {run.hyper.network}" if run.method == "condense" else "random"
-    return f"{run.dataset}, {run.hyper.ipc}/class, {how}, seed {run.seed}"
+    return in_words(full(run))
 
 
 def choose_at_random(run: MakeSet, dataset: data.Dataset) -> torch.Tensor:
@@ -213,4 +212,4 @@ def as_set(images: torch.Tensor, dataset: data.Dataset, run: MakeSet) -> Condens
 
 def set_hash(made: CondensedSet) -> str:
     """16 hexadecimal digits of a SHA-256 over images and labels."""
-    return hashlib.sha256(made.images.tobytes() + made.labels.tobytes()).hexdigest()[:16]
+    return made.hash

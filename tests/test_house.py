@@ -23,14 +23,16 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 # never load torch
 MEASURE = {"architectures", "spec", "errors", "files", "progress", "provenance", "experiments", "paper"}
-MEASURE |= {"results", "outcomes", "report", "figures", "cli", "baselines"}
+MEASURE |= {"records", "results", "outcomes", "report", "figures", "merge", "baselines"}
+MEASURE |= {"jobs", "cluster", "spread", "stopping", "options", "commands", "cli"}
 DATA = {"data", "sources", "folders", "formats", "pixels"}
 GROUND = DATA | {"networks", "matching", "augment"}  # stand on errors and spec alone
 CORE = {"reference", "engine", "ranks", "checkpoint", "loop", "inner", "condense", "train", "stacked"}
 BASELINES = {"coresets", "distill", "unroll", "gan", "continual", "nas"}
 COMPUTE = GROUND | CORE | BASELINES
 MEETING = {"run", "sets", "reproduce", "cli", "__main__", "__init__"}  # unknown to what computes
-MEETING |= {"experiments", "paper", "results", "outcomes", "report", "figures"}
+MEETING |= {"experiments", "paper", "records", "results", "outcomes", "report", "figures", "merge"}
+MEETING |= {"jobs", "cluster", "spread", "stopping", "options", "commands"}
 
 
 def name(module: str) -> str:

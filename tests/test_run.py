@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import signal
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -204,6 +205,53 @@ def test_compute_tells_which_cells_are_left(dataset, tmp_path):
     assert run.compute(CELLS, Store(tmp_path), "smoke", seconds=0.0, **options) == CELLS
     assert run.compute(CELLS, Store(tmp_path), "smoke", **options) == []
     assert Store(tmp_path).incomplete(CELLS) == []
+
+
+def test_when_time_is_up_the_cheapest_runs_are_done_and_the_same_call_goes_on(dataset, tmp_path, monkeypatch):
+    asked = iter([False] * 25)
+
+    @contextmanager
+    def short(seconds):
+        yield lambda: next(asked, True)
+
+    options = dict(device="cpu", engine="eager", seconds=0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "stopping", short)
+        assert run.compute(CELLS, Store(tmp_path), "smoke", **options) == CELLS[:1], "the random ones are the cheapest"
+    before = {key: list(records) for key, records in Store(tmp_path).records.items()}
+    assert run.compute(CELLS, Store(tmp_path), "smoke", device="cpu", engine="eager", seconds=600.0) == []
+    after = Store(tmp_path).records
+    assert {key: after[key][: len(records)] for key, records in before.items()} == before
+    runs = [r for cell in CELLS for r in cell.runs()]
+    assert {len(after[r.key]) for r in runs} == {2}
+    assert {len(after[r.set.key]) for r in runs} == {1}
+
+
+def test_two_processes_in_one_folder_record_each_network_once(runner, monkeypatch):
+    """The second begins with what was there when it read the records; whatever the first adds meanwhile stays."""
+    second = run.Runner(reread(runner), "smoke", device="cpu", engine="eager")
+    assert second.store.records == {}
+    first = runner.train_networks(RUN)
+    made = runner.make_set(SET)
+    assert second.train_networks(RUN) == first
+    records = reread(runner).records
+    assert [list(r["accuracies"]) for r in records[RUN.key]] == [["0"], ["1"]]
+    assert len(records[SET.key]) == 1
+    assert (CondensedSet.load(runner.store.find_set(SET.key)).images == made.images).all()
+
+
+def test_a_set_that_another_process_has_made_meanwhile_is_the_one_that_counts(runner, monkeypatch):
+    other = run.Runner(reread(runner), "smoke", device="cpu", engine="eager")
+    make = other._make
+
+    def slower(given):
+        made = make(given)
+        runner.make_set(given)
+        return dataclasses.replace(made, images=made.images + 1)  # as another engine would make it
+
+    monkeypatch.setattr(other, "_make", slower)
+    assert (other.make_set(SET).images == runner.make_set(SET).images).all()
+    assert len(reread(runner).records[SET.key]) == 1
 
 
 def test_a_time_limit_stops():
