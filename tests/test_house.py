@@ -23,7 +23,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 # never load torch
 MEASURE = {"architectures", "spec", "errors", "files", "progress", "provenance", "experiments", "paper"}
-MEASURE |= {"records", "results", "outcomes", "report", "figures", "merge", "baselines"}
+MEASURE |= {"records", "results", "outcomes", "report", "figures", "merge", "baselines", "speed"}
 MEASURE |= {"jobs", "cluster", "spread", "stopping", "options", "commands", "cli"}
 DATA = {"data", "sources", "folders", "formats", "pixels"}
 GROUND = DATA | {"networks", "matching", "augment"}  # stand on errors and spec alone
@@ -31,7 +31,7 @@ CORE = {"reference", "engine", "ranks", "checkpoint", "loop", "inner", "condense
 BASELINES = {"coresets", "distill", "unroll", "gan", "continual", "nas"}
 COMPUTE = GROUND | CORE | BASELINES
 MEETING = {"run", "sets", "reproduce", "cli", "__main__", "__init__"}  # unknown to what computes
-MEETING |= {"experiments", "paper", "records", "results", "outcomes", "report", "figures", "merge"}
+MEETING |= {"experiments", "paper", "records", "results", "outcomes", "report", "figures", "merge", "speed"}
 MEETING |= {"jobs", "cluster", "spread", "stopping", "options", "commands"}
 
 
