@@ -16,12 +16,13 @@ from . import data, train
 from . import engine as engines
 from . import spread as spreading
 from .cluster import check_request, connected
-from .errors import DataError, DclibError, Interrupted
+from .errors import DataError, DclibError, Interrupted, SpecError
 from .experiments import Cell
 from .files import check_writable
 from .jobs import Answer, Board, Job, answer
 from .progress import Progress
 from .provenance import now, provenance
+from .ranks import launched
 from .results import CondensedSet, Store
 from .sets import as_set, choose_at_random, condense_images, describe, load, set_hash
 from .spec import MakeSet, TrainNetworks, derive, full
@@ -220,8 +221,10 @@ def compute(
     """
     check_request(cluster, workers)
     check_writable(store.root / preset / "sets.jsonl")
+    if launched() > 1:
+        raise SpecError(f"torchrun has started {launched()} processes, which would do the same runs: use workers={launched()} instead")
     for name in sorted({cell.dataset for cell in cells}) if cluster is None else ():
-        load(name)
+        load(name, 0)
     end = None if seconds is None else time.monotonic() + seconds
     try:
         with stopping(seconds) as should_stop:

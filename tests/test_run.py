@@ -11,7 +11,7 @@ import torch
 
 from dclib import run, sets, train
 from dclib.data import generator
-from dclib.errors import DclibError, Interrupted
+from dclib.errors import DclibError, Interrupted, SpecError
 from dclib.experiments import Cell, Preset
 from dclib.results import CondensedSet, Store
 from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, derive, full
@@ -301,3 +301,9 @@ def test_a_set_of_nan_is_neither_kept_nor_recorded(runner):
         runner.make_set(diverging)
     assert runner.store.find_set(diverging.key) is None
     assert reread(runner).records == {}
+
+
+def test_runs_are_not_spread_by_torchrun(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(SpecError, match="torchrun has started 2 processes"):
+        run.compute([], Store(tmp_path), "smoke")
