@@ -5,6 +5,7 @@ each operation to all its images at once, on their device. The operations themse
 `scale` agrees with nearest-neighbour `torch.nn.functional.interpolate`, `rotate` with `scipy.ndimage.rotate`.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
@@ -24,7 +25,7 @@ TABLE = 64 * 64  # pixels up to which every rotation is kept in a table: 91 × 4
 Images = Float[Tensor, "n c h w"]
 
 
-def crop(images: Images, mean: Float[Tensor, "c 1 1"], offsets: Int[Tensor, "2 n"]) -> Images:
+def crop(images: Images, mean: Float[Tensor, "*n c 1 1"], offsets: Int[Tensor, "2 n"]) -> Images:
     """Pad each image by 4 pixels of `mean` and cut it out again at its offset (down, right), each 0 … 8."""
     starts = offsets.to(images.device)[:, :, None] - PAD
     return _pick(images, *(_side(images, axis) + starts[axis] for axis in (0, 1)), mean)
@@ -46,7 +47,7 @@ def flip(images: Images, flipped: Bool[Tensor, " n"]) -> Images:
     return torch.where(flipped.to(images.device)[:, None, None, None], images.flip(3), images)
 
 
-def rotate(images: Images, mean: Float[Tensor, "c 1 1"], degrees: Int[Tensor, " n"]) -> Images:
+def rotate(images: Images, mean: Float[Tensor, "*n c 1 1"], degrees: Int[Tensor, " n"]) -> Images:
     """Turn each image by -45 … 45 degrees about its centre by cubic splines, with `mean` where the turned image does not reach."""
     height, width = images.shape[2:]
     kind = images.dtype, images.device
@@ -137,19 +138,27 @@ def _to_coefficients(side: int, dtype: torch.dtype, device: torch.device) -> Flo
     return torch.linalg.inv(sampling)[mirrored].to(device, dtype)
 
 
-def _apply(operation: str, images: Images, mean: Float[Tensor, "c 1 1"], generator: Generator) -> Images:
-    """Apply one operation to all images, each with numbers of its own."""
-    n = len(images)
+def _draw(operation: str, n: int, shape: tuple[int, ...], generator: Generator) -> Tensor:
+    """Draw the numbers of one operation for n images of that shape."""
     if operation == "crop":
-        return crop(images, mean, torch.randint(2 * PAD, (2, n), generator=generator))  # never the last offset, as in the code
+        return torch.randint(2 * PAD, (2, n), generator=generator)  # never the last offset, as in the code
     if operation == "scale":
         low, high = FACTORS
-        return scale(images, low + (high - low) * torch.rand(2, n, generator=generator, dtype=torch.float64))
+        return low + (high - low) * torch.rand(2, n, generator=generator, dtype=torch.float64)
     if operation == "rotate":
-        return rotate(images, mean, torch.randint(-DEGREES, DEGREES, (n,), generator=generator))
+        return torch.randint(-DEGREES, DEGREES, (n,), generator=generator)
     if operation == "flip":
-        return flip(images, torch.randint(2, (n,), generator=generator).bool())
-    return images + NOISE * torch.randn(images.shape, generator=generator).to(images)
+        return torch.randint(2, (n,), generator=generator).bool()
+    return NOISE * torch.randn(n, *shape, generator=generator)
+
+
+def _apply(operation: str, images: Images, mean: Float[Tensor, "n c 1 1"], numbers: Tensor) -> Images:
+    """Apply one operation to all images, each with numbers of its own."""
+    if operation in ("crop", "rotate"):
+        return {"crop": crop, "rotate": rotate}[operation](images, mean, numbers)
+    if operation in ("scale", "flip"):
+        return {"scale": scale, "flip": flip}[operation](images, numbers)
+    return images + numbers.to(images)
 
 
 def augment(images: Images, operations: tuple[str, ...], generator: Generator) -> Images:
@@ -166,13 +175,41 @@ def augment(images: Images, operations: tuple[str, ...], generator: Generator) -
     Raises:
         SpecError: an unknown operation.
     """
+    return augment_each(images[None], operations, [generator])[0]
+
+
+def augment_each(
+    batches: Float[Tensor, "k n c h w"], operations: tuple[str, ...], generators: Sequence[Generator]
+) -> Float[Tensor, "k n c h w"]:
+    """Augment several batches at once, each with draws and a mean of its own: `augment` for each.
+
+    Args:
+        batches: k batches of n images.
+        operations: as for `augment`.
+        generators: one for each batch.
+
+    Raises:
+        SpecError: an unknown operation.
+    """
     for operation in operations:
         one_of("augmentation", operation, AUGMENTATIONS)
     if not operations:
-        return images
-    mean = images.mean((0, 2, 3))[:, None, None]
-    choice = torch.randint(len(operations), (len(images),), generator=generator)
+        return batches
+    plans = [_plan(len(batches[0]), batches.shape[2:], operations, generator) for generator in generators]
+    choice = torch.cat([chosen for chosen, _ in plans])
+    images, mean = batches.flatten(0, 1), batches.mean((1, 3, 4)).repeat_interleave(batches.shape[1], 0)[..., None, None]
     order = choice.argsort(stable=True).to(images.device)
-    parts = images[order].split(choice.bincount(minlength=len(operations)).tolist())
-    done = [_apply(name, part, mean, generator) if len(part) else part for name, part in zip(operations, parts, strict=True)]
-    return torch.empty_like(images).index_copy(0, order, torch.cat(done))
+    counts = choice.bincount(minlength=len(operations)).tolist()
+    done = []
+    for i, (name, part) in enumerate(zip(operations, order.split(counts), strict=True)):
+        if len(part):
+            numbers = torch.cat([drawn[i] for _, drawn in plans], dim=0 if name == "noise" else -1)
+            done.append(_apply(name, images[part], mean[part], numbers))
+    return torch.empty_like(images).index_copy(0, order, torch.cat(done)).view_as(batches)
+
+
+def _plan(n: int, shape: tuple[int, ...], operations: tuple[str, ...], generator: Generator) -> tuple[Tensor, list[Tensor]]:
+    """Draw which operation each image of a batch gets, and for each operation the numbers of its images."""
+    choice = torch.randint(len(operations), (n,), generator=generator)
+    counts = choice.bincount(minlength=len(operations)).tolist()
+    return choice, [_draw(name, count, tuple(shape), generator) for name, count in zip(operations, counts, strict=True)]

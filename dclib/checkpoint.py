@@ -1,4 +1,7 @@
-"""The state of Algorithm 1 between two outer steps, and how it is kept on disk, so that a stopped run loses little."""
+"""The state of a long computation between two steps, and how it is kept on disk, so that a stopped run loses little.
+
+`State` is Algorithm 1's; the baselines keep tensors of other names in the same kind of file.
+"""
 
 import json
 from collections.abc import Iterable
@@ -12,7 +15,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from .errors import FileError
-from .files import checksum, write_atomic
+from .files import array_checksum, write_atomic
 
 
 @dataclass
@@ -28,8 +31,8 @@ class State:
 
 def save_checkpoint(path: Path | str, state: State, identity: dict) -> None:
     """Write the state atomically."""
-    about = {**identity, "k": state.k, "losses": state.losses, "seconds": state.seconds}
-    save_tensors(path, {"images": state.images, "velocity": state.velocity}, about)
+    about = {"k": state.k, "losses": state.losses, "seconds": state.seconds}
+    save_tensors(path, {"images": state.images, "velocity": state.velocity}, about, identity)
 
 
 def load_checkpoint(path: Path | str, identity: dict, device: torch.device) -> State:
@@ -38,46 +41,64 @@ def load_checkpoint(path: Path | str, identity: dict, device: torch.device) -> S
     Raises:
         FileError: the file is damaged or belongs to another run, data set, seed or engine.
     """
-    tensors, about = load_tensors(path, identity, ("images", "velocity"), ("k", "losses", "seconds"))
+    tensors, about = load_tensors(path, identity, {"images", "velocity"})
     return State(tensors["images"].to(device), tensors["velocity"].to(device), about["k"], about["losses"], about["seconds"])
 
 
-def save_tensors(path: Path | str, tensors: dict[str, Tensor], about: dict) -> None:
-    """Write tensors and what is to be said of them (JSON), atomically and with a checksum."""
-    text, tensors = json.dumps(about), {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
-    write_atomic(path, safetensors.torch.save(tensors, {"dclib": text, "crc": _checksum(text, tensors)}))
+def save_tensors(path: Path | str, tensors: dict[str, Tensor], about: dict, identity: dict) -> None:
+    """Write tensors by name, and what is to be known about them, atomically.
+
+    Args:
+        path: the file; an older one is replaced as a whole.
+        tensors: on any device.
+        about: numbers and lists beside them: `k`, the steps done, `seconds`, and others.
+        identity: names and values that tell this run from every other.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
+    text = json.dumps({**identity, **about})
+    kept = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
+    write_atomic(path, safetensors.torch.save(kept, {"dclib": text, "crc": _checksum(text, kept)}))
+
+
+def _checksum(text: str, tensors: dict[str, Tensor]) -> str:
+    return array_checksum(text, *(t.contiguous().numpy() for t in tensors.values()))
 
 
 def load_tensors(
-    path: Path | str, identity: dict, names: Iterable[str] = (), more: Iterable[str] = ()
+    path: Path | str, identity: dict, names: set[str], values: Iterable[str] = ("k", "losses", "seconds")
 ) -> tuple[dict[str, Tensor], dict]:
-    """Read back what `save_tensors` wrote.
+    """Read back, on the CPU, what `save_tensors` wrote.
 
     Args:
         path: the file.
-        identity: what must be said of the tensors.
-        names: of tensors that must be there.
-        more: what else must be said.
+        identity: as it was given when the file was written.
+        names: those that the file must have, if not alone.
+        values: what must be known about them.
 
     Raises:
-        FileError: the file is damaged or belongs to another run.
+        FileError: the file is damaged or belongs to another run, data set, seed or way of computing.
     """
     try:
         with safetensors.safe_open(path, "pt") as file:
             text, crc = file.metadata()["dclib"], file.metadata().get("crc")
-            tensors = {name: file.get_tensor(name) for name in {*file.keys(), *names}}
+            tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
+        about = json.loads(text)
+        different = [name for name in identity if about.get(name) != identity[name]]
         if crc and crc != _checksum(text, tensors):
             raise ValueError("its checksum is wrong")
-        about = json.loads(text)
-        _ = [about[name] for name in more]
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-        raise FileError(f"the checkpoint {path} is damaged: delete it to start this run again") from error
-    if different := [name for name in identity if about.get(name) != identity[name]]:
-        names = ", ".join(different)
-        raise FileError(f"the checkpoint {path} belongs to another run (its {names} differ): delete it or name another")
+        if missing := [name for name in values if name not in about]:
+            raise KeyError(*missing)
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _damaged(path) from error
+    if different:
+        listed = ", ".join(different)
+        raise FileError(f"the checkpoint {path} belongs to another run (its {listed} differ): delete it or name another")
+    if not names <= set(tensors):
+        raise _damaged(path)
     return tensors, about
 
 
-def _checksum(text: str, tensors: dict[str, Tensor]) -> str:
-    parts = (part for _, t in sorted(tensors.items()) for part in (repr(tuple(t.shape)).encode(), t.numpy().tobytes()))
-    return checksum(text.encode(), *parts)
+def _damaged(path: Path | str) -> FileError:
+    return FileError(f"the checkpoint {path} is damaged: delete it to start this run again")

@@ -19,6 +19,7 @@ def positive(spec: Any, *names: str) -> None:
     for name in names:
         value = getattr(spec, name)
         require(_is_number(value) and 0 < value < float("inf"), f"{name} must be a positive number, not {value!r}")
+        object.__setattr__(spec, name, float(value))  # 1 and 1.0 are one run, with one key
 
 
 def fraction(spec: Any, *names: str) -> None:
@@ -26,6 +27,7 @@ def fraction(spec: Any, *names: str) -> None:
     for name in names:
         value = getattr(spec, name)
         require(_is_number(value) and 0 <= value < 1, f"{name} must lie in [0, 1), not {value!r}")
+        object.__setattr__(spec, name, float(value))
 
 
 def require(ok: bool, sentence: str) -> None:

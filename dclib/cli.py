@@ -1,4 +1,4 @@
-"""The command `dclib`: condense · train · show · run · status · data.
+"""The command `dclib`: condense · train · show · run · status · merge · data.
 
 Each command checks what it was asked before it loads what computes, so that `--help`, `status`, `data` and every refusal answer
 at once. Results go to stdout, progress to stderr; whatever goes wrong is one sentence on stderr and a non-zero exit status.
@@ -12,9 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
-from .console import guarded, say, seconds, summary, table, whole, words
+from . import commands
+from .console import guarded, summary, table
 from .errors import Interrupted, SpecError
-from .spec import AUGMENTATIONS, DISTANCES, FAMILIES, Condensation, MakeSet, Network, Training
+from .options import Device, Engine, Network_, Precision, Seed, SetFile, examples, option
+from .spec import AUGMENTATIONS, DISTANCES, Condensation, MakeSet, Network, Training
 
 app = typer.Typer(
     help="Dataset condensation with gradient matching: learn a few images that train a network almost as the whole data set does.",
@@ -25,24 +27,8 @@ app = typer.Typer(
 )
 
 
-def _examples(*lines: str) -> str:
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
-
-
-def _option(text: str, *names: str, **more: Any):
-    return typer.Option(*names, help=text, **more)
-
-
-Network_ = Annotated[str, _option(f"with its options, as ConvNet:width=64,norm=batch; one of {', '.join(FAMILIES)}")]
-Seed = Annotated[int, _option("0, 1, …: another seed, another result")]
-Device = Annotated[str, _option("auto, cpu, cuda or cuda:1")]
-Engine = Annotated[str, _option("auto, eager or compiled: how it is computed, not what")]
-Precision = Annotated[str, _option("float32 or float64")]
-SetFile = Annotated[Path, typer.Argument(metavar="SET", help="a set's file, made by `dclib condense`")]
-
-
 @app.command(
-    epilog=_examples(
+    epilog=examples(
         "dclib condense digits -o set.safetensors -K 50 --real-batch 32",
         "dclib condense mnist --ipc 10 --network ConvNet:norm=batch -o set.safetensors",
         "dclib condense path/to/folder --image-size 32 --init real -o set.safetensors",
@@ -50,29 +36,29 @@ SetFile = Annotated[Path, typer.Argument(metavar="SET", help="a set's file, made
 )
 def condense(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="a name, an .npz file or a folder of images")],
-    output: Annotated[Path, _option("the set's file", "--output", "-o")],
-    ipc: Annotated[int, _option("images per class")] = Condensation.ipc,
+    output: Annotated[Path, option("the set's file", "--output", "-o")],
+    ipc: Annotated[int, option("images per class")] = Condensation.ipc,
     network: Network_ = "ConvNet",
-    outer_steps: Annotated[int, _option("K, each with a fresh network", "--outer-steps", "-K")] = Condensation.outer_steps,
-    inner_steps: Annotated[int, _option("T; 0: the paper's for this many images", "--inner-steps", "-T")] = 0,
-    image_steps: Annotated[int, _option("ς_S")] = Condensation.image_steps,
-    image_lr: Annotated[float | None, _option("η_S  [default: 0.1; with MLP 0.01, if the distance is layerwise]")] = None,
-    image_momentum: Annotated[float, _option("of the images' optimiser")] = Condensation.image_momentum,
-    network_epochs: Annotated[int, _option("ς_θ; 0: the paper's for this many images")] = 0,
-    network_lr: Annotated[float, _option("η_θ")] = Condensation.network_lr,
-    network_momentum: Annotated[float, _option("of the network's optimiser")] = Condensation.network_momentum,
-    network_batch: Annotated[int, _option("images in a batch of the network's training")] = Condensation.network_batch,
-    real_batch: Annotated[int, _option("real images of each class in a step")] = Condensation.real_batch,
-    distance: Annotated[str, _option(f"D: {', '.join(DISTANCES)}")] = Condensation.distance,
-    init: Annotated[str, _option("start from noise or from real images")] = Condensation.init,
-    bn: Annotated[str, _option("batch norm's statistics: true, or as the authors' code estimates them")] = Condensation.bn,
-    patience: Annotated[int, _option("stop when the loss has not fallen for so many outer steps; 0: never")] = 0,
+    outer_steps: Annotated[int, option("K, each with a fresh network", "--outer-steps", "-K")] = Condensation.outer_steps,
+    inner_steps: Annotated[int, option("T; 0: the paper's for this many images", "--inner-steps", "-T")] = 0,
+    image_steps: Annotated[int, option("ς_S")] = Condensation.image_steps,
+    image_lr: Annotated[float | None, option("η_S  [default: 0.1; with MLP 0.01, if the distance is layerwise]")] = None,
+    image_momentum: Annotated[float, option("of the images' optimiser")] = Condensation.image_momentum,
+    network_epochs: Annotated[int, option("ς_θ; 0: the paper's for this many images")] = 0,
+    network_lr: Annotated[float, option("η_θ")] = Condensation.network_lr,
+    network_momentum: Annotated[float, option("of the network's optimiser")] = Condensation.network_momentum,
+    network_batch: Annotated[int, option("images in a batch of the network's training")] = Condensation.network_batch,
+    real_batch: Annotated[int, option("real images of each class in a step")] = Condensation.real_batch,
+    distance: Annotated[str, option(f"D: {', '.join(DISTANCES)}")] = Condensation.distance,
+    init: Annotated[str, option("start from noise or from real images")] = Condensation.init,
+    bn: Annotated[str, option("batch norm's statistics: code: the authors' estimate; true: the real images'")] = Condensation.bn,
+    patience: Annotated[int, option("stop when the loss has not fallen for so many outer steps; 0: never")] = 0,
     precision: Precision = Condensation.precision,
-    image_size: Annotated[int, _option("resize to this square size first; 0: leave it")] = 0,
+    image_size: Annotated[int, option("resize to this square size first; 0: leave it")] = 0,
     seed: Seed = 0,
     device: Device = "auto",
     engine: Engine = "auto",
-    force: Annotated[bool, _option("replace another set in that file", "--force")] = False,
+    force: Annotated[bool, option("replace another set in that file", "--force")] = False,
 ) -> None:
     """Learn a small set of images (Algorithm 1).
 
@@ -83,7 +69,8 @@ def condense(
         options["image_lr"] = 0.01 if options["network"].family == "MLP" and distance == "layerwise" else 0.1
     hyper = Condensation(**{f.name: options[f.name] for f in dataclasses.fields(Condensation)}).resolve()
     run = MakeSet(_source(dataset), "condense", seed, hyper, image_size)
-    _condense(run, output, device, engine, force)
+    if not _condense(run, output, device, engine, force):
+        return
     file = shlex.quote(str(output))
     print(f"next: dclib show {file} -o {shlex.quote(str(output.with_suffix('.png')))}")
     print(f"      dclib train {file} --network {run.hyper.network.family} --networks 5")
@@ -96,37 +83,41 @@ def _source(name: str) -> str:
     return name if name in [row.name for row in available()] or not Path(name).exists() else str(Path(name).resolve())
 
 
-def _condense(run: MakeSet, output: Path, device: str, engine: str, force: bool) -> None:
+def _condense(run: MakeSet, output: Path, device: str, engine: str, force: bool) -> bool:
+    """Make the set, with the other processes if `torchrun` has started several; True in the one that speaks for all."""
     from .files import check_writable
 
     check_writable(output)
-    from . import sets
-    from .run import stopping
+    from . import ranks, sets
+    from .stopping import stopping
 
-    sets.load(run.dataset, run.image_size)  # before signals are caught, so that Ctrl-C ends a download at once
-    if not force and sets.is_there(run, output):
-        print(f"{output} is there already ({sets.describe(run)})")
-    else:
-        with stopping() as should_stop:
-            sets.condense_to_file(run, output, device=device, engine=engine, should_stop=should_stop)
-        print(f"{output} is made ({sets.describe(run)})")
-    sets.remove_checkpoint(output)
+
+    with ranks.joined(device) as (me, device):
+        sets.load(run.dataset, run.image_size)  # before signals are caught, so that Ctrl-C ends a download at once
+        there = me.share(me.rank == 0 and not force and sets.is_there(run, output))
+        if not there:
+            with stopping() as should_stop:
+                sets.condense_to_file(run, output, device=device, engine=engine, should_stop=should_stop, ranks=me)
+        if me.rank == 0:
+            print(f"{output} is {'there already' if there else 'made'} ({sets.describe(run)})")
+            sets.remove_checkpoint(output)
+    return me.rank == 0
 
 
 @app.command(
-    epilog=_examples("dclib train set.safetensors --network LeNet --networks 5", "dclib train set.safetensors --augment crop+flip")
+    epilog=examples("dclib train set.safetensors --network LeNet --networks 5", "dclib train set.safetensors --augment crop+flip")
 )
 def train(
     file: SetFile,
     network: Network_ = "ConvNet",
-    networks: Annotated[int, _option("how many are trained, each from its own weights")] = 1,
-    dataset: Annotated[str, _option("whose test images are classified  [default: the set's own]")] = "",
-    epochs: Annotated[int, _option("E, of 0 … E; 0: 300, or 1000 with augmentation")] = 0,
-    lr: Annotated[float, _option("learning rate, a tenth of it from half-way on")] = Training.lr,
-    momentum: Annotated[float, _option("momentum")] = Training.momentum,
-    weight_decay: Annotated[float, _option("weight decay")] = Training.weight_decay,
-    batch: Annotated[int, _option("images in a batch")] = Training.batch,
-    augment: Annotated[str, _option(f"none, or of {', '.join(AUGMENTATIONS)}, with + between; auto: the paper's")] = "auto",
+    networks: Annotated[int, option("how many are trained, each from its own weights")] = 1,
+    dataset: Annotated[str, option("whose test images are classified  [default: the set's own]")] = "",
+    epochs: Annotated[int, option("E, of 0 … E; 0: 300, or 1000 with augmentation")] = 0,
+    lr: Annotated[float, option("learning rate, a tenth of it from half-way on")] = Training.lr,
+    momentum: Annotated[float, option("momentum")] = Training.momentum,
+    weight_decay: Annotated[float, option("weight decay")] = Training.weight_decay,
+    batch: Annotated[int, option("images in a batch")] = Training.batch,
+    augment: Annotated[str, option(f"none, or of {', '.join(AUGMENTATIONS)}, with + between; auto: the paper's")] = "auto",
     precision: Precision = Training.precision,
     seed: Seed = 0,
     device: Device = "auto",
@@ -146,8 +137,8 @@ def train(
 
 
 def _train(made: Any, hyper: Training, networks: int, **how: Any) -> None:
-    from .run import stopping
     from .sets import load_for, train_on_set
+    from .stopping import stopping
 
     load_for(made, how["dataset"])  # as in `condense`
     accuracies: list[float] = []
@@ -162,7 +153,7 @@ def _train(made: Any, hyper: Training, networks: int, **how: Any) -> None:
 
 
 @app.command()
-def show(file: SetFile, output: Annotated[Path | None, _option("a picture  [default: SET.png]", "--output", "-o")] = None) -> None:
+def show(file: SetFile, output: Annotated[Path | None, option("a picture  [default: SET.png]", "--output", "-o")] = None) -> None:
     """Draw a set: a row for each class."""
     from .figures import save_grid
     from .results import CondensedSet
@@ -172,59 +163,9 @@ def show(file: SetFile, output: Annotated[Path | None, _option("a picture  [defa
     print(output)
 
 
-Preset_ = Annotated[str, _option("smoke, cpu or paper: how much is spent")]
-Results = Annotated[Path | None, _option("the folder of the records  [default: $DCLIB_RESULTS, or results/]", "--results")]
-
-
-@app.command(epilog=_examples("dclib run cross_arch", 'dclib run cross_arch --preset cpu --networks "ConvNet LeNet" --for 2h'))
-def run(
-    experiment: Annotated[str, typer.Argument(metavar="EXPERIMENT", help="a table or figure; `dclib status` lists them")],
-    preset: Preset_ = "smoke",
-    datasets: Annotated[list[str] | None, _option("only these data sets; several with commas between, or in quotes")] = None,
-    networks: Annotated[list[str] | None, _option("only sets made with these networks, or random")] = None,
-    test_networks: Annotated[list[str] | None, _option("only these networks trained on the sets")] = None,
-    ipc: Annotated[list[str] | None, _option("only these numbers of images per class")] = None,
-    device: Device = "auto",
-    engine: Engine = "auto",
-    results: Results = None,
-    limit: Annotated[str, _option("stop after 90s, 8m or 2h, at a point from which the same command goes on", "--for")] = "",
-) -> None:
-    """Compute what is missing of a table, record and print it."""
-    from . import experiments, report
-    from .outcomes import look_up, varying
-    from .reproduce import check
-    from .results import Store
-
-    time_limit, budget = seconds(limit) if limit else None, experiments.find_preset(preset)
-    check(preset, False, device, words(datasets) or ())
-    narrow = dict(dataset=words(datasets), network=words(networks), test_network=words(test_networks), ipc=whole(words(ipc)))
-    cells, store = experiments.with_yardsticks(experiments.find(experiment).cells(budget, **narrow)), Store(results)
-    if left := store.incomplete(cells):
-        from .run import compute
-
-        left = compute(left, store, preset, device=device, engine=engine, seconds=time_limit)
-    outcomes = look_up(experiment, preset, store, **narrow)
-    crossed = {"network", "test_network"} <= set(varying(outcomes))
-    print(report.matrix_table(outcomes) if crossed else report.list_table(outcomes))
-    print(report.missing_sentence(outcomes))
-    if left:
-        say(f"time is up: {len(left)} of {len(cells)} cells are left; the same command goes on from there")
-
-
-@app.command()
-def status(preset: Annotated[str, _option("only this one: smoke, cpu or paper")] = "", results: Results = None) -> None:
-    """Tell how many cells of each table are recorded."""
-    from . import experiments
-    from .results import Store
-
-    presets = [experiments.find_preset(preset)] if preset else list(experiments.PRESETS.values())
-    store, rows = Store(results), []
-    for experiment in experiments.ALL.values():
-        grids = [experiment.cells(p) for p in presets]
-        counts = [f"{len(cells) - len(store.incomplete(cells))} of {len(cells)}" for cells in grids]
-        rows.append((experiment.name, experiment.label, *counts))
-    print(table(("experiment", "in the paper", *(p.name for p in presets)), rows))
-    print(f"records: {store.root}")
+app.command(epilog=commands.RUN_EXAMPLES)(commands.run)
+app.command()(commands.status)
+app.command(epilog=commands.MERGE_EXAMPLES)(commands.merge)
 
 
 @app.command()

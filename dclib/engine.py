@@ -1,8 +1,9 @@
 """How the work is executed: on which device, compiled or not, and in pieces of what size.
 
-Nothing here changes a result by more than the order of summation. `compiled` fuses what lies between the convolutions of a
-first-order pass (the real side of gradient matching, the network steps, stage T); the synthetic side is differentiated twice,
-which torch.compile cannot do, and stays eager under `vmap` over the classes.
+No engine changes a result by more than the order of summation; a precision does, and is part of a run's key. `compiled` fuses
+what lies between the convolutions of a first-order pass (the real side of gradient matching, the network steps, stage T); the
+synthetic side is differentiated twice, which torch.compile cannot do, and stays eager under `vmap` over the classes. `captured`,
+on a GPU, replays whole steps as CUDA graphs and trains several networks of stage T as one.
 """
 
 import ctypes
@@ -10,18 +11,22 @@ import importlib
 import logging
 import platform
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .errors import SpecError, one_of
 
 log = logging.getLogger("dclib")
 
-ENGINES = ("auto", "eager", "compiled")
-CHUNK = 64  # images of one class that pass the network at a time
+ENGINES = ("auto", "eager", "compiled", "captured")
+CHUNK = 64  # images of one class that pass the network at a time on a CPU, so that activations stay in the cache
+GPU_CHUNK = 256
+WARM_UP = 3  # runs of a function before it is captured, so that libraries have chosen their algorithms
 COMPILE_PAYS = 3000  # passes of some ten images each, below which compiling costs more than it saves
 
 
@@ -65,7 +70,7 @@ def has_compiler() -> bool:
 
 
 def choose(engine: str, device: torch.device, steps: int) -> str:
-    """Return "eager" or "compiled"; "auto" compiles on the CPU where a compiler is found and `steps` repay the compilation.
+    """Return "eager", "compiled" or "captured"; "auto" captures on a GPU, and compiles on the CPU where `steps` repay that.
 
     Args:
         engine: one of `ENGINES`.
@@ -73,27 +78,118 @@ def choose(engine: str, device: torch.device, steps: int) -> str:
         steps: how many network passes (of some ten images each) are ahead.
 
     Raises:
-        SpecError: "compiled" was asked for and there is no compiler.
+        SpecError: "compiled" was asked for and there is no compiler, or "captured" without a GPU.
     """
     one_of("engine", engine, ENGINES)
     if engine == "compiled" and device.type == "cpu" and not has_compiler():
         raise SpecError("engine 'compiled' needs a C++ compiler and neither g++ nor clang++ is installed: use engine=eager")
+    if engine == "captured" and device.type != "cuda":
+        raise SpecError(f"engine 'captured' replays CUDA graphs and the device is {device}: use engine=auto, eager or compiled")
     if engine != "auto":
         return engine
-    if device.type == "cpu" and steps >= COMPILE_PAYS:
+    if device.type == "cuda":
+        return "captured"
+    if steps >= COMPILE_PAYS:
         if has_compiler():
             return "compiled"
         log.warning("no C++ compiler (g++ or clang++) found: running uncompiled, about 1.4 times slower")
     return "eager"
 
 
-def prepare(network: nn.Module, engine: str) -> Callable:
-    """Return the network, or its compiled form for first-order passes; both share the parameters."""
-    if engine == "eager":
-        return network
+def chunk(device: torch.device) -> int:
+    """How many real images of one class pass the network at a time."""
+    return GPU_CHUNK if device.type == "cuda" else CHUNK
+
+
+def prepare(network: nn.Module, engine: str, precision: str = "float32") -> Callable:
+    """Return the network's form for first-order passes, compiled or in bfloat16 as asked; it shares the parameters."""
+    forward = _in_bfloat16(network) if precision == "bfloat16" else network
+    if engine != "compiled":
+        return forward
     torch._dynamo.config.cache_size_limit = max(64, torch._dynamo.config.cache_size_limit)
     _load_extensions_quietly()
-    return torch.compile(network)
+    return torch.compile(forward)
+
+
+def _in_bfloat16(network: nn.Module) -> Callable:
+    """Let convolutions and matrix products work in bfloat16; parameters, gradients, norms and the loss stay in float32."""
+
+    def forward(x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, torch.bfloat16, cache_enabled=False):  # a cache would outlive a captured step
+            return network(x.contiguous(memory_format=torch.channels_last)).float()
+
+    return forward
+
+
+def dtype(precision: str) -> torch.dtype:
+    """The type of images and parameters at a precision."""
+    return torch.float64 if precision == "float64" else torch.float32
+
+
+@contextmanager
+def arithmetic(precision: str, device: torch.device) -> Iterator[None]:
+    """Let a GPU's convolutions and matrix products round to TF32 where that was asked for, and never else.
+
+    Raises:
+        SpecError: TF32 was asked for and the device is not a GPU.
+    """
+    if precision == "tf32" and device.type != "cuda":
+        raise SpecError(f"precision 'tf32' is a GPU's and the device is {device}: use float32")
+    if precision == "bfloat16" and device.type == "cpu" and not _computes_bfloat16():
+        log.warning("this processor has no instructions for bfloat16 (AMX or AVX-512 BF16): it will be slower than float32")
+    places = torch.backends.cudnn.conv, torch.backends.cuda.matmul
+    old, benchmark = [place.fp32_precision for place in places], torch.backends.cudnn.benchmark
+    try:
+        for place in places:
+            place.fp32_precision = "tf32" if precision == "tf32" else "ieee"
+        torch.backends.cudnn.benchmark = True  # every step has the same shapes
+        yield
+    finally:
+        for place, value in zip(places, old, strict=True):
+            place.fp32_precision = value
+        torch.backends.cudnn.benchmark = benchmark
+
+
+def _computes_bfloat16() -> bool:
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
+class Captured:
+    """A function without arguments on tensors that stay in place, captured as a CUDA graph at its first call and replayed.
+
+    Args:
+        function: reads and changes tensors in place, draws nothing at random, and asks no tensor for its value.
+        state: the tensors that it changes, so that warming up leaves no trace.
+    """
+
+    def __init__(self, function: Callable[[], Any], state: Sequence[Tensor]):
+        self.function, self.state, self.graph, self.result = function, state, None, None
+
+    def __call__(self) -> Any:
+        """Replay the function, and return the tensors it returned when it was captured, with their new values."""
+        if self.graph is None:
+            self._capture()
+        self.graph.replay()
+        return self.result
+
+    def _capture(self) -> None:
+        kept = [tensor.detach().clone() for tensor in self.state]
+        self._warm_up()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.result = self.function()
+        with torch.no_grad():
+            for tensor, value in zip(self.state, kept, strict=True):
+                tensor.copy_(value)
+        self.graph = graph
+
+    def _warm_up(self) -> None:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UP):
+                self.function()
+        torch.cuda.current_stream().wait_stream(side)
 
 
 @cache

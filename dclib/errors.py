@@ -25,6 +25,10 @@ class Diverged(DclibError, ArithmeticError):
     """A computation left the finite numbers; its hyper-parameters ask for too much."""
 
 
+class ClusterError(DclibError, ConnectionError):
+    """A Dask cluster that cannot be reached, or cannot do the work."""
+
+
 class Interrupted(DclibError):
     """A long computation was stopped (Ctrl-C, SIGTERM or its time limit) after saving what it had."""
 

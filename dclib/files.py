@@ -8,6 +8,7 @@ import zlib
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 from .errors import FileError
 
@@ -115,6 +116,11 @@ def checksum(*parts: bytes | memoryview) -> str:
     for part in parts:
         crc = zlib.crc32(part, crc)
     return f"{crc:08x}"
+
+
+def array_checksum(text: str, *arrays: Any) -> str:
+    """The checksum of a file's text and of its contiguous NumPy arrays, shapes included."""
+    return checksum(text.encode(), *(part for a in arrays for part in (repr(a.shape).encode(), memoryview(a))))
 
 
 def _unwritable(what: str, path: Path, error: OSError) -> FileError:

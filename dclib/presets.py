@@ -91,7 +91,7 @@ def paper_whole(cell: Cell, seed: int) -> WholeTraining:
 
 # K at 1 image per class and the number of real images by the condensing network's family, at `cpu` and at `smoke`.
 CPU_STEPS = {"MLP": (1000, 64), "LeNet": (1000, 64), "ConvNet": (150, 64)}
-CPU_STEPS |= {"AlexNet": (40, 64), "VGG11": (30, 64), "ResNet18": (10, 32)}
+CPU_STEPS |= {"AlexNet": (40, 64), "VGG11": (60, 64), "ResNet18": (30, 32)}
 SMOKE_STEPS = {"MLP": (400, 32), "LeNet": (150, 32), "ConvNet": (30, 32), "AlexNet": (2, 16), "VGG11": (1, 16), "ResNet18": (1, 16)}
 SMOKE_EPOCHS = {"AlexNet": 15, "VGG11": 15, "ResNet18": 10}
 CPU_WHOLE = {"mnist": 3, "fashionmnist": 5, "svhn": 4, "svhn10k": 15}  # epochs on the whole set; elsewhere 8

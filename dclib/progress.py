@@ -12,13 +12,14 @@ class Progress:
     Args:
         what: a few words on what is done.
         total: how many steps there are.
+        hidden: for a process that works for another, which shows it.
     """
 
-    def __init__(self, what: str, total: int):
-        self.what, self.total, self.done, self.first = what, total, 0, 0
+    def __init__(self, what: str, total: int, hidden: bool = False):
+        self.what, self.total, self.done, self.first, self.hidden = what, total, 0, 0, hidden
         self.start = self.last = self.warm = time.monotonic()
         self.bar = None
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not hidden:
             from tqdm import tqdm
 
             self.bar = tqdm(total=total, desc=what, dynamic_ncols=True)
@@ -60,7 +61,8 @@ class Progress:
         return (self.last - start) / steps * (self.total - self.done)
 
     def _line(self, text: str) -> None:
-        print(f"{self.what}: {text}", file=sys.stderr, flush=True)
+        if not self.hidden:
+            print(f"{self.what}: {text}", file=sys.stderr, flush=True)
 
 
 def clock(seconds: float) -> str:

@@ -42,6 +42,12 @@ def code() -> dict[str, Any]:
         return {}
 
 
+@cache
+def versions() -> dict[str, str]:
+    """The versions of what a result may depend on."""
+    return {"python": platform.python_version(), "torch": version("torch"), "dclib": version("dclib")}
+
+
 def peak_memory_mb() -> int:
     """The most resident memory that this process has had, in MB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -63,6 +69,6 @@ def provenance(started: str, device: str, engine: str) -> dict[str, Any]:
         "engine": engine,
         "world_size": 1,
         "peak_memory_mb": peak_memory_mb(),
-        "versions": {"python": platform.python_version(), "torch": version("torch"), "dclib": version("dclib")},
+        "versions": versions(),
         **code(),
     }

@@ -1,17 +1,19 @@
-"""Algorithm 1 to the letter: one loop inside another, as the paper prints it, with nothing done to make it fast.
+"""Algorithm 1 to the letter: one loop inside another, as the paper prints it, with nothing done to make it fast; and stage T.
 
 It is the oracle for every faster way (the tests compare loss and image gradient in float64) and the baseline of the
 benchmarks. It shares with them only what is data: the networks, and which real images each step draws.
 """
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy import ndimage
 from torch import Tensor, nn
 
 from . import networks
 from .data import Dataset, generator
 from .errors import SpecError
-from .spec import Condensation
+from .spec import Condensation, Training
 
 
 def distance(real: list[Tensor], synthetic: list[Tensor], kind: str = "layerwise") -> Tensor:
@@ -43,16 +45,18 @@ def class_loss(network: nn.Module, x_real: Tensor, x_synthetic: Tensor, label: i
 def condense(dataset: Dataset, hyper: Condensation, seed: int = 0, device: str = "cpu") -> Tensor:
     """Run Algorithm 1 and return S, normalised images of shape (classes, ipc, channels, height, width).
 
-    Networks with batch norm need their statistics set first (see `condense.set_statistics`); this plain loop is for the others.
+    Networks with batch norm need their statistics set first (see `inner.set_statistics`); this plain loop is for the others.
 
     Raises:
         SpecError: `init` or `patience` ask for more than the printed algorithm has.
     """
-    h, dtype = hyper.resolve(), getattr(torch, hyper.precision)
+    h = hyper.resolve()
     if h.init != "noise" or h.patience:
         raise SpecError(f"the literal algorithm starts from noise and runs all K steps, not init={h.init!r}, patience={h.patience}")
+    if h.precision not in ("float32", "float64"):
+        raise SpecError(f"the literal algorithm computes in float32 or float64, not in {h.precision}")
     S = torch.randn(dataset.classes, h.ipc, dataset.channels, *dataset.size, generator=generator(seed, "init"))
-    S = S.to(device, dtype).requires_grad_()
+    S = S.to(device, getattr(torch, h.precision)).requires_grad_()
     opt_S = torch.optim.SGD([S], lr=h.image_lr, momentum=h.image_momentum)  # η_S
     for k in range(h.outer_steps):  # K
         outer_step(dataset, h, seed, k, S, opt_S)
@@ -93,3 +97,74 @@ def train_network(
             optimiser.zero_grad()
             F.cross_entropy(network(x[batch]), y[batch]).backward()
             optimiser.step()
+
+
+def train(network: nn.Module, images: Tensor, labels: Tensor, hyper: Training, seed: int = 0) -> None:
+    """Stage T: E + 1 epochs; after epoch E // 2 + 1 a tenth of the rate and a fresh optimiser."""
+    h, shuffle, draw = hyper.resolve(), generator(seed, "shuffle"), np.random.default_rng(seed)
+    lr, settings = h.lr, dict(momentum=h.momentum, weight_decay=h.weight_decay)
+    optimiser = torch.optim.SGD(network.parameters(), lr=lr, **settings)
+    for epoch in range(h.epochs + 1):
+        order = torch.randperm(len(images), generator=shuffle) if len(images) > h.batch else torch.arange(len(images))
+        for part in order.split(h.batch):
+            x = images[part]
+            if h.operations:
+                x = torch.from_numpy(augment(x.numpy(), h.operations, draw))
+            optimiser.zero_grad()
+            F.cross_entropy(network(x), labels[part]).backward()
+            optimiser.step()
+        if epoch == h.epochs // 2 + 1:
+            lr *= 0.1
+            optimiser = torch.optim.SGD(network.parameters(), lr=lr, **settings)
+
+
+def augment(images: np.ndarray, operations: tuple[str, ...], draw: np.random.Generator) -> np.ndarray:
+    """Apply to each image (n, c, h, w) one operation drawn uniformly, image by image."""
+    mean, out = images.mean((0, 2, 3)), images.copy()
+    for i, image in enumerate(images):
+        operation = operations[draw.integers(len(operations))]
+        if operation == "crop":
+            out[i] = crop(image, mean, *draw.integers(0, 8, 2))
+        elif operation == "scale":
+            out[i] = scale(image, *draw.uniform(0.8, 1.2, 2))
+        elif operation == "rotate":
+            out[i] = rotate(image, mean, draw.integers(-45, 45))
+        elif operation == "noise":
+            out[i] = image + 0.001 * draw.standard_normal(image.shape)
+        elif draw.random() < 0.5:
+            out[i] = image[:, :, ::-1]
+    return out
+
+
+def crop(image: np.ndarray, mean: np.ndarray, down: int, right: int) -> np.ndarray:
+    """Pad an image by 4 pixels of the channels' means and cut it out at an offset."""
+    c, h, w = image.shape
+    padded = np.empty((c, h + 8, w + 8), image.dtype)
+    padded[:] = np.asarray(mean).reshape(c, 1, 1)
+    padded[:, 4 : 4 + h, 4 : 4 + w] = image
+    return padded[:, down : down + h, right : right + w]
+
+
+def scale(image: np.ndarray, vertical: float, horizontal: float) -> np.ndarray:
+    """Resize an image by two factors, centre it on zeros and cut its old size out of the middle."""
+    c, h, w = image.shape
+    new_h, new_w = int(vertical * h), int(horizontal * w)
+    resized = F.interpolate(torch.from_numpy(image)[None], [new_h, new_w])[0].numpy()
+    side = max(h, w, new_h, new_w)
+    canvas = np.zeros((c, side, side), image.dtype)
+    top, left = (side - new_h) // 2, (side - new_w) // 2
+    canvas[:, top : top + new_h, left : left + new_w] = resized
+    top, left = (side - h) // 2, (side - w) // 2
+    return canvas[:, top : top + h, left : left + w]
+
+
+def rotate(image: np.ndarray, mean: np.ndarray, degrees: int) -> np.ndarray:
+    """Turn an image by cubic splines, the channels' means outside of it, and cut its old size out of the middle."""
+    out = []
+    for channel, fill in zip(image, np.ravel(mean), strict=True):
+        h, w = channel.shape
+        turned = ndimage.rotate(channel, degrees, cval=fill)
+        turned = np.pad(turned, 9, constant_values=fill)  # a long image turns into a shorter one
+        top, left = (turned.shape[0] - h) // 2, (turned.shape[1] - w) // 2
+        out.append(turned[top : top + h, left : left + w])
+    return np.stack(out)

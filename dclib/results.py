@@ -4,10 +4,10 @@ A record is one line of JSON: the key and the spelled-out run, its raw values, a
 measured. Records live in `results/<preset>/`, sets beside them as safetensors; both are found by key, whatever the preset.
 """
 
+import hashlib
 import json
 import os
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,10 +18,11 @@ import safetensors.numpy
 from safetensors import SafetensorError, safe_open
 
 from .errors import DataError, FileError
-from .files import append_line, checksum, reason, write_atomic
+from .files import append_line, array_checksum, write_atomic
 from .presets import Cell, Run
+from .records import FILES, checkpoint_about, read_records
+from .spec import WholeTraining
 
-FILES = {"MakeSet": "sets.jsonl", "TrainNetworks": "networks.jsonl", "WholeTraining": "whole.jsonl"}
 KEPT_IPC = 10  # sets of seed 0 with up to so many images per class are kept in git
 
 
@@ -62,6 +63,11 @@ class CondensedSet:
         """Images per class (of the largest class)."""
         return int(np.bincount(self.labels).max())
 
+    @property
+    def hash(self) -> str:
+        """16 hexadecimal digits of a SHA-256 over images and labels."""
+        return hashlib.sha256(self.images.tobytes() + self.labels.tobytes()).hexdigest()[:16]
+
     def pixels(self) -> np.ndarray:
         """The images in data colours: uint8 (n, height, width) or (n, height, width, 3), clamped to [0, 255]."""
         shape = (1, -1, 1, 1)
@@ -82,8 +88,7 @@ class CondensedSet:
         write_atomic(path, safetensors.numpy.save(tensors, {"dclib": text, "crc": self._checksum(text)}))
 
     def _checksum(self, text: str) -> str:
-        arrays = (np.ascontiguousarray(self.images, np.float32), np.ascontiguousarray(self.labels, np.int64))
-        return checksum(text.encode(), *(part for a in arrays for part in (repr(a.shape).encode(), a.tobytes())))
+        return array_checksum(text, np.ascontiguousarray(self.images, np.float32), np.ascontiguousarray(self.labels, np.int64))
 
     @classmethod
     def load(cls, path: Path | str) -> "CondensedSet":
@@ -140,10 +145,13 @@ class Store:
 
     Args:
         root: the folder; by default that of `results_root`.
+        checkpoints: the root of another store, where the states of what is under way are kept, and removed when it has the set;
+            with them those of trainings on the whole set.
     """
 
-    def __init__(self, root: Path | str | None = None):
+    def __init__(self, root: Path | str | None = None, checkpoints: Path | None = None):
         self.root = Path(root) if root is not None else results_root()
+        self.checkpoints = checkpoints
 
     @cached_property
     def records(self) -> dict[str, list[dict[str, Any]]]:
@@ -165,6 +173,23 @@ class Store:
         known = self.records  # read before the file has the new one, too
         append_line(self.root / preset / FILES[record["kind"]], json.dumps(record, sort_keys=True))
         known.setdefault(record["key"], []).append({**record, "preset": preset})
+
+    def add_once(self, preset: str, record: dict[str, Any]) -> bool:
+        """Append a record, unless another process has recorded the same set, or all of its networks, since ours were read.
+
+        Raises:
+            FileError: the folder cannot be read or written.
+        """
+        self.refresh()
+        known = self.records.get(record["key"], [])
+        if known and not set(record.get("accuracies", ())).difference(*(r.get("accuracies", ()) for r in known)):
+            return False
+        self.add(preset, record)
+        return True
+
+    def refresh(self) -> None:
+        """Read the records anew when they are next asked for: another process may have added some."""
+        self.__dict__.pop("records", None)
 
     def accuracies(self, key: str) -> dict[int, float]:
         """The test accuracies in percent recorded for a run that tests networks, by network; the oldest counts if there are two."""
@@ -189,45 +214,27 @@ class Store:
 
     def checkpoint_path(self, preset: str, key: str) -> Path:
         """Where the run of that key keeps its state while it is under way."""
-        return self.root / preset / "checkpoints" / f"{key}.safetensors"
+        return (self.checkpoints or self.root) / preset / "checkpoints" / f"{key}.safetensors"
+
+    def remove_checkpoint(self, preset: str, key: str) -> None:
+        """Remove the checkpoint of a run that is recorded, if it is ours."""
+        if self.checkpoints is None:
+            self.checkpoint_path(preset, key).unlink(missing_ok=True)
 
     def whole_path(self, preset: str, key: str) -> Path:
         """Where the training of that key on the whole set keeps its state: where it is, else at that preset."""
-        name = f"whole/{key}.safetensors"
-        return next(iter(sorted(self.root.glob(f"*/{name}"))), self.root / preset / name)
+        root, name = self.checkpoints or self.root, f"whole/{key}.safetensors"
+        return next(iter(sorted(root.glob(f"*/{name}"))), root / preset / name)
+
+    def is_trained(self, run: WholeTraining) -> bool:
+        """Whether a training on the whole set is recorded and its state kept to the end."""
+        about = checkpoint_about(self.whole_path("", run.key)) or {}
+        return run.key in self.records and len(about.get("epoch_accuracies", ())) == run.epochs
+
+    def indices(self, key: str) -> list[list[int]] | None:
+        """The recorded indices of a set of real images, by class; None where none are recorded."""
+        return next((record["indices"] for record in self.records.get(key, []) if "indices" in record), None)
 
     def find_set(self, key: str) -> Path | None:
         """The file of a set, whatever the preset it was made at."""
         return next(iter(sorted(self.root.glob(f"*/sets/{key}.safetensors"))), None)
-
-
-def read_records(path: Path | str) -> Iterator[dict[str, Any]]:
-    """Yield the records of one file; a torn last line, left by a killed process, is skipped with a warning.
-
-    Raises:
-        FileError: a line that is not the last is no record.
-    """
-    try:
-        lines = Path(path).read_bytes().split(b"\n")
-    except OSError as error:
-        raise FileError(f"cannot read the records in {path}: {reason(error)}") from error
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-            _check_record(record)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            if number == len(lines):
-                warnings.warn(f"{path}: the last line is torn and is left out", stacklevel=2)
-                return
-            raise FileError(f"{path}, line {number}, is no record: delete that line") from error
-        yield record
-
-
-def _check_record(record: Any) -> None:
-    if not isinstance(record["key"], str) or record["kind"] not in FILES:
-        raise ValueError
-    if record["kind"] != "MakeSet":
-        for network, accuracy in record["accuracies"].items():
-            int(network), float(accuracy)

@@ -4,7 +4,6 @@ What `dclib condense`, `dclib train` and a user's own script call; `run` makes t
 """
 
 import dataclasses
-import hashlib
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +17,8 @@ from . import coresets, data, train
 from . import engine as engines
 from .errors import DataError, FileError
 from .progress import Progress
+from .ranks import ALONE, Ranks
+from .records import in_words
 from .results import CondensedSet
 from .spec import MakeSet, Training, derive, full
 from .whole import Whole
@@ -36,11 +37,12 @@ def condense_images(
     engine: str,
     checkpoint: Path | str | None,
     should_stop: Callable[[], bool],
+    ranks: Ranks = ALONE,
 ) -> tuple[torch.Tensor, dict[str, Any]]:
     """Condense under a progress bar; returns the images (classes, ipc, c, h, w) and what a record says of the work."""
     h, what = run.hyper, f"condensing {dataset.name}, {run.hyper.ipc}/class, {run.hyper.network}, seed {run.seed}"
     chosen = engines.choose(engine, where, algorithm.work(h, dataset.classes))
-    with Progress(what, h.outer_steps) as progress:
+    with Progress(what, h.outer_steps, hidden=ranks.rank > 0) as progress:
         state = algorithm.condense(
             dataset,
             h,
@@ -51,8 +53,10 @@ def condense_images(
             on_step=lambda state: progress.step(f"loss {state.losses[-1]:.1f}"),
             on_resume=lambda state: progress.skip(state.k),
             should_stop=should_stop,
+            ranks=ranks,
         )
-    return state.images, {"seconds": round(state.seconds, 2), "losses": [round(x, 3) for x in state.losses], "engine": chosen}
+    about = {"seconds": round(state.seconds, 2), "losses": [round(x, 3) for x in state.losses], "engine": chosen}
+    return state.images, about | ({"world_size": ranks.count} if ranks.count > 1 else {})
 
 
 def condense_set(
@@ -62,12 +66,13 @@ def condense_set(
     engine: str = "auto",
     checkpoint: Path | str | None = None,
     should_stop: Callable[[], bool] = lambda: False,
+    ranks: Ranks = ALONE,
 ) -> CondensedSet:
     """Condense one set outside of any experiment, under a progress bar.
 
     Args:
         run: which data, which hyper-parameters, which seed.
-        device, engine, checkpoint, should_stop: as for `condense.condense`.
+        device, engine, checkpoint, should_stop, ranks: as for `condense.condense`.
 
     Raises:
         DclibError: as `data.load` and `condense.condense` raise it.
@@ -75,7 +80,7 @@ def condense_set(
     engines.tune_allocator()
     run = dataclasses.replace(run, hyper=run.hyper.resolve())
     dataset = load(run.dataset, run.image_size)
-    images, about = condense_images(run, dataset, engines.resolve_device(device), engine, checkpoint, should_stop)
+    images, about = condense_images(run, dataset, engines.resolve_device(device), engine, checkpoint, should_stop, ranks)
     made = as_set(images, dataset, run)
     return dataclasses.replace(made, about={**made.about, **about, "data_hash": dataset.hash})
 
@@ -83,13 +88,16 @@ def condense_set(
 def condense_to_file(run: MakeSet, output: Path, **how: Any) -> CondensedSet:
     """Condense one set into a file; interrupted in any way, the same call goes on from the checkpoint beside it.
 
+    Of several ranks the first writes.
+
     Args:
         run: as for `condense_set`.
         output: the file.
         how: as for `condense_set`.
     """
     made = condense_set(run, checkpoint=checkpoint_of(output), **how)
-    made.save(output)
+    if how.get("ranks", ALONE).rank == 0:
+        made.save(output)
     return made
 
 
@@ -188,8 +196,7 @@ def load_for(made: CondensedSet, name: str = "") -> data.Dataset:
 
 def describe(run: MakeSet) -> str:
     """A set in a few words."""
-    how = f"condensed with {run.hyper.network}" if run.method == "condense" else run.method
-    return f"{run.dataset}, {run.hyper.ipc}/class, {how}, seed {run.seed}"
+    return in_words(full(run))
 
 
 def choose(run: MakeSet, dataset: data.Dataset, trained: Whole | None = None) -> torch.Tensor:
@@ -201,7 +208,8 @@ def choose(run: MakeSet, dataset: data.Dataset, trained: Whole | None = None) ->
         trained: on the whole training set; for herding, k-center and forgetting.
     """
     guide = {name: getattr(trained, name) for name in ("network", "events", "learned")} if trained else {}
-    return coresets.select(run.method, dataset, run.hyper.ipc, seed=run.seed, **guide)
+    with engines.arithmetic("float32", dataset.x_train.device):
+        return coresets.select(run.method, dataset, run.hyper.ipc, seed=run.seed, **guide)
 
 
 def pick(dataset: data.Dataset, indices: torch.Tensor) -> torch.Tensor:
@@ -224,4 +232,4 @@ def as_set(images: torch.Tensor, dataset: data.Dataset, run: MakeSet) -> Condens
 
 def set_hash(made: CondensedSet) -> str:
     """16 hexadecimal digits of a SHA-256 over images and labels."""
-    return hashlib.sha256(made.images.tobytes() + made.labels.tobytes()).hexdigest()[:16]
+    return made.hash

@@ -34,6 +34,7 @@ __all__ = [
 GUIDED = ("herding", "k-center", "forgetting")  # choose real images by what a network trained on all of them makes of each
 METHODS = ("condense", "random", *GUIDED)
 DISTANCES = ("layerwise", "euclidean", "cosine")
+PRECISIONS = ("float32", "float64", "bfloat16", "tf32")  # the last two in first-order passes; TF32 on GPUs
 
 
 def loops(ipc: int) -> tuple[int, int]:
@@ -68,7 +69,7 @@ class Condensation:
     real_batch: int = 256  # |B^T_c|
     distance: str = "layerwise"  # D, Eqs. 9-10
     init: str = "noise"  # of S: N(0, 1), or real images
-    bn: str = "true"  # batch norm's statistics: of the real images ("true"), or as the authors' code estimates them
+    bn: str = "code"  # batch norm's statistics: as the authors' code estimates them, or those of the real images ("true")
     patience: int = 0  # stop when the best mean loss of `patience` outer steps has not fallen for as many; 0: never
     precision: str = "float32"
 
@@ -80,7 +81,7 @@ class Condensation:
         one_of("distance", self.distance, DISTANCES)
         one_of("init", self.init, ("noise", "real"))
         one_of("bn", self.bn, ("true", "code"))
-        one_of("precision", self.precision, ("float32", "float64"))
+        one_of("precision", self.precision, PRECISIONS)
 
     def resolve(self) -> "Condensation":
         """Spell out T, ς_θ and the network's "auto" options."""
@@ -113,7 +114,7 @@ class Training:
     def __post_init__(self) -> None:
         checks.whole(self, 0, "epochs")
         checks.descent(self)
-        one_of("precision", self.precision, ("float32", "float64"))
+        one_of("precision", self.precision, PRECISIONS)
 
     @property
     def operations(self) -> tuple[str, ...]:

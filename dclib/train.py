@@ -4,7 +4,7 @@ One module serves all networks of a set: each one's weights are drawn from its o
 form is compiled once.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 import torch.nn.functional as F
@@ -17,8 +17,9 @@ from .augment import augment
 from .data import Dataset, generator
 from .errors import DataError, Interrupted
 from .spec import Training
+from .stacked import TOGETHER, train_together
 
-TEST_BATCH = 250
+TEST_BATCH = {"cpu": 250, "cuda": 2500}  # images that pass a network at a time
 
 
 def schedule(hyper: Training) -> list[float]:
@@ -98,8 +99,8 @@ def _epoch(
 def accuracy(network: nn.Module, dataset: Dataset, dtype: torch.dtype = torch.float32) -> float:
     """The share of test images classified rightly, in percent."""
     network.eval()
-    right = 0
-    for x, y in zip(dataset.x_test.split(TEST_BATCH), dataset.y_test.split(TEST_BATCH), strict=True):
+    right, size = 0, TEST_BATCH[dataset.x_test.device.type]
+    for x, y in zip(dataset.x_test.split(size), dataset.y_test.split(size), strict=True):
         right += int((network(dataset.normalise(x).to(dtype)).argmax(1) == y).sum())
     return 100.0 * right / len(dataset.y_test)
 
@@ -130,7 +131,7 @@ def evaluate(
         hyper: the hyper-parameters of stage T.
         seeds: one for each network.
         device: "auto", "cpu", "cuda" …
-        engine: "auto", "eager" or "compiled".
+        engine: "auto", "eager", "compiled" or "captured".
         on_network: called with each seed and accuracy.
         should_stop: asked before each epoch.
 
@@ -142,16 +143,42 @@ def evaluate(
     if tuple(images.shape[1:]) != tuple(dataset.x_test.shape[1:]):
         theirs = tuple(dataset.x_test.shape[1:])
         raise DataError(f"the set's images have shape {tuple(images.shape[1:])} and those of {dataset.name} {theirs}")
-    dtype, dataset = getattr(torch, h.precision), dataset.to(where)
-    images, labels = images.to(where, dtype), labels.to(where)
+    images, labels = images.to(where, engines.dtype(h.precision)), labels.to(where)
+    chosen = engines.choose(engine, where, work(h, len(seeds), len(images)))
+    with engines.arithmetic(h.precision, where):
+        how = _together if chosen == "captured" else _one_by_one
+        accuracies = []
+        for seed, found in how(images, labels, dataset.to(where), h, seeds, chosen, should_stop):
+            accuracies.append(found)
+            on_network(seed, found)
+        return accuracies
+
+
+def _draw(dataset: Dataset, hyper: Training, seed: int, like: Tensor) -> nn.Module:
+    """The network of that seed, with fresh weights."""
     shape = dict(channels=dataset.channels, classes=dataset.classes, size=dataset.size)
-    network = networks.build(h.network, **shape, seed=0).to(where, dtype)
-    forward = engines.prepare(network, engines.choose(engine, where, work(h, len(seeds), len(images))))
-    accuracies = []
+    return networks.build(hyper.network, **shape, seed=generator(seed, "weights").initial_seed()).to(like)
+
+
+def _one_by_one(
+    images: Tensor, labels: Tensor, dataset: Dataset, h: Training, seeds: list[int], engine: str, should_stop: Callable[[], bool]
+) -> Iterator[tuple[int, float]]:
+    network = _draw(dataset, h, 0, images)
+    forward = engines.prepare(network, engine, h.precision)
     for seed in seeds:
-        fresh = networks.build(h.network, **shape, seed=generator(seed, "weights").initial_seed())
-        network.load_state_dict(fresh.state_dict())
+        network.load_state_dict(_draw(dataset, h, seed, images).state_dict())
         train(network, images, labels, h, seed=seed, forward=forward, should_stop=should_stop)
-        accuracies.append(accuracy(network, dataset, dtype))
-        on_network(seed, accuracies[-1])
-    return accuracies
+        yield seed, accuracy(network, dataset, images.dtype)
+
+
+def _together(
+    images: Tensor, labels: Tensor, dataset: Dataset, h: Training, seeds: list[int], engine: str, should_stop: Callable[[], bool]
+) -> Iterator[tuple[int, float]]:
+    network, rates = _draw(dataset, h, 0, images), schedule(h)
+    for some in (seeds[i : i + TOGETHER] for i in range(0, len(seeds), TOGETHER)):
+        drawn = [_draw(dataset, h, seed, images) for seed in some]
+        capture = images.device.type == "cuda"
+        stack = train_together(drawn, images, labels, h, rates, seeds=some, capture=capture, should_stop=should_stop)
+        for j, seed in enumerate(some):
+            network.load_state_dict(stack.unstack(j))
+            yield seed, accuracy(network, dataset, images.dtype)

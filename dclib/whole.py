@@ -26,7 +26,7 @@ from .spec import WholeTraining, key
 from .train import accuracy
 
 CHECKPOINT_SECONDS = 30.0
-PROGRESS = ("step", "epoch_accuracies", "train_accuracies", "seconds")  # what is no tensor of the state
+PROGRESS = ("epoch_accuracies", "train_accuracies", "seconds")  # beside `step`, what is no tensor of the state
 RISE = 0.2  # the share of the steps in which the learning rate rises
 
 
@@ -61,7 +61,7 @@ class Whole:
         tensors = {f"network.{name}": t for name, t in self.network.state_dict().items()}
         tensors |= {f"velocity.{i}": t for i, t in enumerate(self.velocity)}
         tensors |= {name: getattr(self, name) for name in ("right", "learned", "events")}
-        save_tensors(path, tensors, identity | {name: getattr(self, name) for name in PROGRESS})
+        save_tensors(path, tensors, {"k": self.step, **{name: getattr(self, name) for name in PROGRESS}}, identity)
 
     def restore(self, path: Path | str, identity: dict) -> None:
         """Take over what `save` wrote.
@@ -69,14 +69,15 @@ class Whole:
         Raises:
             FileError: the file is damaged or belongs to another run.
         """
-        names = ["right", "learned", "events", *(f"velocity.{i}" for i in range(len(self.velocity)))]
-        names += [f"network.{name}" for name in self.network.state_dict()]
-        tensors, about = load_tensors(path, identity, names, PROGRESS)
+        names = {"right", "learned", "events", *(f"velocity.{i}" for i in range(len(self.velocity)))}
+        names |= {f"network.{name}" for name in self.network.state_dict()}
+        tensors, about = load_tensors(path, identity, names, ("k", *PROGRESS))
         self.network.load_state_dict({n.removeprefix("network."): t for n, t in tensors.items() if n.startswith("network.")})
         for i, velocity in enumerate(self.velocity):
             velocity.copy_(tensors[f"velocity.{i}"])
         for name in ("right", "learned", "events"):
             getattr(self, name).copy_(tensors[name])
+        self.step = about["k"]
         for name in PROGRESS:
             setattr(self, name, about[name])
 
@@ -86,9 +87,10 @@ def steps(run: WholeTraining, count: int) -> int:
     return run.epochs * -(-count // run.batch)
 
 
-def work(run: WholeTraining, count: int) -> int:
-    """How many passes of some ten images each it takes: what compiling saves time on."""
-    return run.epochs * count // 10
+def choose(engine: str, device: torch.device, run: WholeTraining, count: int) -> str:
+    """Return "eager" or "compiled", as `engine.choose` does for a training on `count` images: its steps are not captured."""
+    chosen = engines.choose(engine, device, run.epochs * count // 10)
+    return "eager" if chosen == "captured" else chosen
 
 
 def rate(run: WholeTraining, step: int, total: int) -> float:
@@ -124,7 +126,7 @@ def train(
         dataset: from `data.load`.
         run: the recipe.
         device: "auto", "cpu", "cuda" or "cuda:1".
-        engine: "auto", "eager" or "compiled".
+        engine: "auto", "eager", "compiled" or "captured", which here is eager.
         checkpoint: a file that keeps the state; found there, the training goes on from it, or is done.
         on_step: called after each step.
         on_resume: called with the state that a checkpoint held.
@@ -137,7 +139,7 @@ def train(
     """
     where, n = engines.resolve_device(device), len(dataset.y_train)
     total, identity = steps(run, n), {"run": key(run), "data": dataset.hash}
-    trainer = _Trainer(dataset.to(where), run, engines.choose(engine, where, work(run, n)))
+    trainer = _Trainer(dataset.to(where), run, choose(engine, where, run, n))
     state = trainer.state
     if checkpoint is not None and Path(checkpoint).exists():
         state.restore(checkpoint, identity)
@@ -150,7 +152,8 @@ def train(
             saved = time.monotonic()
         if stop:
             raise Interrupted(f"stopped after {state.step} of {total} steps; the same command goes on from there")
-        trainer.step()
+        with engines.arithmetic("float32", where):
+            trainer.step()
         on_step(state)
     if checkpoint is not None and not done:
         state.save(checkpoint, identity)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from scipy import ndimage
 
+from dclib import reference
 from dclib.augment import augment, crop, flip, rotate, scale
 from dclib.errors import SpecError
 from dclib.spec import AUGMENTATIONS
@@ -27,64 +27,12 @@ def channel_mean(images):
     return images.mean((0, 2, 3))[:, None, None]
 
 
-# The literal version: one image at a time, as one would write it first.
-
-
-def literal_crop(image, mean, down, right):
-    c, h, w = image.shape
-    padded = np.empty((c, h + 8, w + 8))
-    padded[:] = np.asarray(mean).reshape(c, 1, 1)
-    padded[:, 4 : 4 + h, 4 : 4 + w] = image
-    return padded[:, down : down + h, right : right + w]
-
-
-def literal_scale(image, vertical, horizontal):
-    c, h, w = image.shape
-    new_h, new_w = int(vertical * h), int(horizontal * w)
-    resized = F.interpolate(torch.from_numpy(image)[None], [new_h, new_w])[0].numpy()
-    side = max(h, w, new_h, new_w)
-    canvas = np.zeros((c, side, side))
-    top, left = (side - new_h) // 2, (side - new_w) // 2
-    canvas[:, top : top + new_h, left : left + new_w] = resized
-    top, left = (side - h) // 2, (side - w) // 2
-    return canvas[:, top : top + h, left : left + w]
-
-
-def literal_rotate(image, mean, degrees):
-    out = []
-    for channel, fill in zip(image, np.ravel(mean), strict=True):
-        h, w = channel.shape
-        turned = ndimage.rotate(channel, degrees, cval=fill)
-        turned = np.pad(turned, 9, constant_values=fill)  # a long image turns into a shorter one
-        top, left = (turned.shape[0] - h) // 2, (turned.shape[1] - w) // 2
-        out.append(turned[top : top + h, left : left + w])
-    return np.stack(out)
-
-
-def literal_augment(images, operations, draw):
-    mean = images.mean((0, 2, 3))
-    out = images.copy()
-    for i, image in enumerate(images):
-        operation = operations[draw.integers(len(operations))]
-        if operation == "crop":
-            out[i] = literal_crop(image, mean, *draw.integers(0, 8, 2))
-        elif operation == "scale":
-            out[i] = literal_scale(image, *draw.uniform(0.8, 1.2, 2))
-        elif operation == "rotate":
-            out[i] = literal_rotate(image, mean, draw.integers(-45, 45))
-        elif operation == "noise":
-            out[i] = image + 0.001 * draw.standard_normal(image.shape)
-        elif draw.random() < 0.5:
-            out[i] = image[:, :, ::-1]
-    return out
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_crop_is_exact(shape):
     offsets = torch.cartesian_prod(torch.arange(9), torch.arange(9)).T.contiguous()
     images = pictures(offsets.shape[1], shape)
     mean = channel_mean(images)
-    want = [literal_crop(image, mean, *at) for image, at in zip(images.numpy(), offsets.T.numpy(), strict=True)]
+    want = [reference.crop(image, mean, *at) for image, at in zip(images.numpy(), offsets.T.numpy(), strict=True)]
     assert np.array_equal(crop(images, mean, offsets).numpy(), np.stack(want))
 
 
@@ -93,7 +41,7 @@ def test_scale_is_exact(shape):
     edges = torch.tensor([0.8, 0.95, 1.0, 1.05, 1.2], dtype=torch.float64)
     factors = torch.cat((torch.cartesian_prod(edges, edges).T, 0.8 + 0.4 * torch.rand(2, 150, generator=generator()).double()), 1)
     images = pictures(factors.shape[1], shape)
-    want = [literal_scale(image, *factor) for image, factor in zip(images.numpy(), factors.T.numpy(), strict=True)]
+    want = [reference.scale(image, *factor) for image, factor in zip(images.numpy(), factors.T.numpy(), strict=True)]
     assert np.array_equal(scale(images, factors).numpy(), np.stack(want))
 
 
@@ -104,7 +52,7 @@ def test_rotate_is_scipys(shape, table, monkeypatch):
     degrees = torch.arange(-45, 46)
     images = pictures(len(degrees), shape)
     mean = channel_mean(images)
-    want = np.stack([literal_rotate(image, mean, d) for image, d in zip(images.numpy(), degrees.tolist(), strict=True)])
+    want = np.stack([reference.rotate(image, mean, d) for image, d in zip(images.numpy(), degrees.tolist(), strict=True)])
     np.testing.assert_allclose(rotate(images, mean, degrees).numpy(), want, atol=1e-12)
     single = rotate(images.float(), mean.float(), degrees).numpy()
     assert np.mean(np.abs(single - want) > 1e-5) < 1e-3  # rounding may move a pixel over the image's edge
@@ -123,7 +71,7 @@ def test_draws_follow_the_literal_versions_distribution(operations):
     image = pictures(1, (1, 12, 12), seed=3)
     images = image.expand(n, -1, -1, -1)
     ours = augment(images, operations, generator(1)).numpy()
-    literal = literal_augment(images.numpy().copy(), operations, np.random.default_rng(2))
+    literal = reference.augment(images.numpy().copy(), operations, np.random.default_rng(2))
     centre = literal.mean(0)
     for power in (1, 2):
         a, b = (ours - centre) ** power, (literal - centre) ** power

@@ -22,7 +22,7 @@ from dclib.errors import DataError, FileError, Interrupted, SpecError
 from dclib.results import CondensedSet, Store
 from dclib.spec import Condensation, MakeSet, Network, Training
 
-COMMANDS = ("condense", "train", "show", "run", "status", "data")
+COMMANDS = ("condense", "train", "show", "run", "status", "merge", "data")
 TINY = ("--network", "ConvNet:width=8,depth=2", "-K", "2", "--real-batch", "4")
 
 
@@ -84,7 +84,7 @@ def test_every_command_explains_itself_and_its_options(call, command):
     assert "Usage: dclib " + command in out
     options = get_command(app).commands[command].params
     assert all(p.help for p in options if p.name != "help")
-    assert ("Examples:\n    dclib " + command in out) == (command in ("condense", "train", "run"))
+    assert ("Examples:\n    dclib " + command in out) == (command in ("condense", "train", "run", "merge"))
 
 
 @pytest.mark.parametrize(("command", "spec"), [("condense", Condensation), ("train", Training)])
@@ -107,7 +107,9 @@ assert main(["condense", "digits", "-o", "x", "--ipc", "0"]) == 1 and main(["tra
 assert not loaded("torch", "numpy", "pandas", "matplotlib", "sklearn", "rich", "tqdm"), loaded("torch", "numpy")
 assert main(["data"]) == main(["status"]) == 0 and main(["run", "nothing"]) == main(["train", "nowhere"]) == 1
 assert main(["condense", "digits", "-o", "/dev/null/x"]) == 1 and main(["run", "method", "--datasets", "digit"]) == 1
-assert not loaded("torch", "torchvision", "matplotlib", "sklearn"), loaded("torch", "torchvision", "matplotlib", "sklearn")
+assert main(["merge", "nowhere"]) == 1 and main(["run", "method", "--workers", "0"]) == 1
+heavy = "torch", "torchvision", "matplotlib", "sklearn", "dask", "distributed"
+assert not loaded(*heavy), loaded(*heavy)
 """
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -185,6 +187,13 @@ def test_train_refuses(call, made, arguments, parts):
         (("cross_arch", "--for", "8"), ["'8'", "90s, 8m or 2h"]),
         (("cross_arch", "--device", "gpu"), ["gpu"]),
         (("cross_arch", "--results", "file/below"), ["file"]),
+        (("cross_arch", "--workers", "0"), ["workers", "at least 1", "not 0"]),
+        (("cross_arch", "--workers", "-2"), ["workers", "not -2"]),
+        (("cross_arch", "--workers", "2", "--cluster", "tcp://host:8786"), ["either cluster or workers"]),
+        (("cross_arch", "--cluster", "nonsense"), ["'nonsense'", "tcp://host:8786"]),
+        (("cross_arch", "--cluster", "http://host:8786"), ["'http://host:8786'", "tcp://host:8786"]),
+        (("cross_arch", "--cluster", "tcp://host:99999"), ["'tcp://host:99999'"]),
+        (("cross_arch", "--cluster", ""), ["''", "tcp://host:8786"]),
         (("cross_arch", "--engine", "fast", "--networks", "random"), ["fast"]),
     ],
     ids=lambda v: " ".join(v),

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dclib import checkpoint, condense, engine, networks, reference
+from dclib import checkpoint, condense, engine, inner, networks, reference
 from dclib.data import generator
 from dclib.errors import DataError, DclibError, FileError, Interrupted, SpecError
 from dclib.spec import Condensation, ConvNet, loops
@@ -40,7 +40,10 @@ def test_equals_the_literal_algorithm(made, changes):
     torch.testing.assert_close(run(made, hyper).images, reference.condense(made, hyper), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize(("module", "name", "value"), [(condense, "WORKING_NUMBERS", 1), (engine, "CHUNK", 2)])
+PIECES = [(inner, "WORKING_NUMBERS", 1), (inner, "WORKING_PIXELS", 300), (engine, "CHUNK", 2)]
+
+
+@pytest.mark.parametrize(("module", "name", "value"), PIECES)
 def test_pieces_change_nothing(made, monkeypatch, module, name, value):
     """Neither classes held in turn nor images that pass the network in turn."""
     hyper = small(precision="float64", ipc=2, network_epochs=1)
@@ -51,45 +54,60 @@ def test_pieces_change_nothing(made, monkeypatch, module, name, value):
     assert pieces.losses == pytest.approx(whole.losses, rel=1e-10)
 
 
-@pytest.mark.parametrize(("numbers", "calls"), [(1, [1, 1, 1]), (2.5, [2, 1]), (3, [3]), (1e9, [3])])
-def test_as_many_classes_are_held_as_the_limit_allows(made, monkeypatch, numbers, calls):
-    condenser = condense.Condenser(made, small().resolve(), 0)
-    monkeypatch.setattr(condense, "WORKING_NUMBERS", int(numbers * sum(p.numel() for p in condenser.parameters)))
-    held, loss = [], condense.matching.matching_loss
-    monkeypatch.setattr(condense.matching, "matching_loss", lambda *a: held.append(len(a[-1])) or loss(*a))
-    condenser.match(condenser.real_batches(0, 0), condenser.state.images)
+def step_of(made, hyper):
+    return condense.Condenser(made, hyper.resolve(), 0).inner
+
+
+LIMITS = [("WORKING_NUMBERS", "numbers"), ("WORKING_PIXELS", "pixels")]
+
+
+@pytest.mark.parametrize(("name", "unit"), LIMITS)
+@pytest.mark.parametrize(("times", "calls"), [(0.1, [1, 1, 1]), (2.5, [2, 1]), (3, [3]), (1e5, [3])])
+def test_as_many_classes_are_held_as_the_limit_allows(made, monkeypatch, name, unit, times, calls):
+    step = step_of(made, small(ipc=2))
+    one = {"numbers": sum(p.numel() for p in step.parameters), "pixels": 2 * 8 * 8}[unit]
+    monkeypatch.setattr(inner, name, int(times * one))
+    held, loss = [], inner.matching.matching_loss
+    monkeypatch.setattr(inner.matching, "matching_loss", lambda *a: held.append(len(a[-1])) or loss(*a))
+    step.draw(0, 0)
+    step.gradient()
     assert held == calls
 
 
-def test_the_losses_are_those_of_the_steps_averaged(made):
+def test_the_losses_are_those_of_the_steps_averaged(made, monkeypatch):
     """One number for each outer step: the mean over t of the loss summed over classes, before the images move."""
     hyper = small(precision="float64", ipc=2, network_epochs=1, outer_steps=2)
-    seen, match = [], condense.Condenser.match
+    seen, gradient = [], inner.InnerStep._gradient
 
-    class Watched(condense.Condenser):
-        def match(self, *given):
-            seen.append(match(self, *given))
-            return seen[-1]
+    def watched(self):
+        loss, found = gradient(self)
+        seen.append(loss.item())
+        return loss, found
 
-    condenser = Watched(made, hyper.resolve(), 0)
+    monkeypatch.setattr(inner.InnerStep, "_gradient", watched)
+    condenser = condense.Condenser(made, hyper.resolve(), 0)
     assert condenser.step()
     assert condenser.step()
-    losses = [loss.item() for loss, _ in seen]
-    assert condenser.state.losses == pytest.approx([sum(losses[:2]) / 2, sum(losses[2:]) / 2], rel=1e-12)
+    assert condenser.state.losses == pytest.approx([sum(seen[:2]) / 2, sum(seen[2:]) / 2], rel=1e-12)
+
+
+def drawn(step, k, t):
+    step.draw(k, t)
+    return [step.real_images(c) for c in range(3)]
 
 
 def test_a_class_smaller_than_the_batch_is_taken_whole_and_none_twice(made):
-    batches = condense.Condenser(made, small().resolve(), 0).real_batches(4, 1)
+    batches = drawn(step_of(made, small()), 4, 1)
     assert [len(b) for b in batches] == [5, 6, 6]
     assert all(len(b.flatten(1).unique(dim=0)) == len(b) for b in batches)
 
 
 def test_real_images_are_drawn_anew_at_each_step(made):
-    condenser = condense.Condenser(made, small().resolve(), 0)
-    first = condenser.real_batches(0, 0)[1]
-    assert torch.equal(first, condenser.real_batches(0, 0)[1])
-    assert not torch.equal(first, condenser.real_batches(0, 1)[1])
-    assert not torch.equal(first, condenser.real_batches(1, 0)[1])
+    step = step_of(made, small())
+    first = drawn(step, 0, 0)[1]
+    assert torch.equal(first, drawn(step, 0, 0)[1])
+    assert not torch.equal(first, drawn(step, 0, 1)[1])
+    assert not torch.equal(first, drawn(step, 1, 0)[1])
 
 
 def test_same_seed_same_bits_and_another_seed_others(made):
@@ -158,15 +176,17 @@ def test_statistics_of_the_first_layer(make_dataset, mode, count, share):
     for start in (0.0, 3.0):
         torch.nn.init.constant_(norm.running_mean, start)
         torch.nn.init.constant_(norm.running_var, start + 1)
-        condense.set_statistics(network.train(), batches, mode)
+        inner.set_statistics(network.train(), [b[: inner.STATISTICS[mode]] for b in batches], mode)
         mean, variance = images.mean((0, 2, 3)), images.var((0, 2, 3))
         torch.testing.assert_close(norm.running_mean, (1 - share) * start + share * mean, rtol=1e-10, atol=1e-12)
         torch.testing.assert_close(norm.running_var, (1 - share) * (start + 1) + share * variance, rtol=1e-10, atol=1e-12)
     assert norm.momentum == 0.1
 
 
-def test_without_batch_norm_nothing_is_computed():
-    condense.set_statistics(torch.nn.Linear(2, 2), [], "true")
+def test_only_batch_norm_needs_statistics():
+    for norm, needs in (("batch", True), ("instance", False), ("none", False)):
+        network = networks.build(ConvNet(width=4, depth=1, norm=norm), channels=1, classes=3, size=(8, 8), seed=0)
+        assert inner.has_batch_norm(network) is needs
 
 
 def literal_with_batch_norm(made, h, mode):
@@ -338,14 +358,13 @@ def test_hyper_parameters_out_of_range_are_refused(bad):
 
 def test_the_network_is_trained_on_labels_in_order(made):
     """The images of class c stand at c · ipc … and bear its label."""
-    condenser, seen = condense.Condenser(made, small(ipc=2, network_epochs=1).resolve(), 0), []
-    condenser.first_order = lambda x: seen.append(x) or condenser.network(x)
+    step, seen = step_of(made, small(ipc=2, network_epochs=1)), []
+    step.first_order = lambda x: seen.append(x) or step.network(x)
     labels, entropy = [], F.cross_entropy
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(F, "cross_entropy", lambda logits, y: labels.append(y) or entropy(logits, y))
-        optimiser = torch.optim.SGD(condenser.parameters, lr=0.1)
-        condenser.train_network(optimiser, condenser.state.images, 0)
-    S = condenser.state.images
+        step.train_network(0, 0)
+    S = step.images
     assert sorted(labels[0].tolist()) == [0, 0, 1, 1, 2, 2]
     assert all(any(torch.equal(x, image) for image in S[y]) for x, y in zip(seen[0], labels[0], strict=True))
 
@@ -353,6 +372,6 @@ def test_the_network_is_trained_on_labels_in_order(made):
 @pytest.mark.parametrize("ipc", [1, 3])
 def test_the_network_is_not_trained_after_the_last_inner_step(made, monkeypatch, ipc):
     trained = []
-    monkeypatch.setattr(condense.Condenser, "train_network", lambda self, optimiser, images, t: trained.append(t))
+    monkeypatch.setattr(inner.InnerStep, "train_network", lambda self, k, t: trained.append(t))
     assert condense.Condenser(made, small(ipc=ipc).resolve(), 0).step()
     assert trained == list(range(ipc - 1))

@@ -21,7 +21,13 @@ def test_auto_compiles_only_where_it_pays(monkeypatch):
     assert engine.choose("auto", CPU, engine.COMPILE_PAYS) == "compiled"
     assert engine.choose("eager", CPU, 10**9) == "eager"
     assert engine.choose("compiled", CPU, 1) == "compiled"
-    assert engine.choose("auto", torch.device("cuda"), 10**9) == "eager"
+    assert engine.choose("auto", torch.device("cuda"), 1) == "captured"
+    assert engine.choose("eager", torch.device("cuda"), 10**9) == "eager"
+
+
+def test_nothing_is_captured_without_a_gpu():
+    with pytest.raises(SpecError, match="the device is cpu: use engine=auto"):
+        engine.choose("captured", CPU, 1)
 
 
 def test_without_a_compiler_it_says_so(monkeypatch, caplog):

@@ -59,7 +59,7 @@ def test_the_key_knows_neither_the_preset_nor_the_number_of_networks():
 def test_whatever_changes_the_result_changes_the_key():
     run = cell(CPU).runs()[0]
     changes = ({"dataset": "usps"}, {"seed": 1}, {"image_size": 32}, {"method": "random"})
-    numbers = ({"ipc": 2}, {"outer_steps": 151}, {"image_lr": 0.2}, {"bn": "code"}, {"patience": 5}, {"network": ConvNet(depth=2)})
+    numbers = ({"ipc": 2}, {"outer_steps": 151}, {"image_lr": 0.2}, {"bn": "true"}, {"patience": 5}, {"network": ConvNet(depth=2)})
     sets = [run.set, *(dataclasses.replace(run.set, **change) for change in changes)]
     sets += [dataclasses.replace(run.set, hyper=dataclasses.replace(run.set.hyper, **change)) for change in numbers]
     assert len({s.key for s in sets}) == len(sets)
@@ -144,7 +144,7 @@ def test_the_papers_hyper_parameters():
     h = cell(PAPER).make_set(0).hyper
     assert (h.outer_steps, h.inner_steps, h.image_steps, h.real_batch, h.network_batch) == (1000, 1, 1, 256, 256)
     assert (h.image_lr, h.image_momentum, h.network_lr, h.network_momentum) == (0.1, 0.5, 0.01, 0.5)
-    assert (h.distance, h.init, h.bn, h.patience) == ("layerwise", "noise", "true", 0)
+    assert (h.distance, h.init, h.bn, h.patience) == ("layerwise", "noise", "code", 0)
     assert cell(PAPER, network="MLP").make_set(0).hyper.image_lr == 0.01
     assert str(cell(PAPER, network="VGG11").make_set(0).hyper.network) == "VGG11:norm=batch"
     assert str(cell(PAPER, network="ResNet18").make_set(0).hyper.network) == "ResNet18:norm=batch,downsampling=average"

@@ -23,14 +23,16 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 # never load torch
 MEASURE = {"architectures", "spec", "errors", "files", "progress", "provenance", "experiments", "paper"}
-MEASURE |= {"checks", "spelling", "presets", "results", "outcomes", "sentences", "report", "charts", "figures", "cli"}
+MEASURE |= {"checks", "spelling", "presets", "records", "results", "outcomes", "sentences", "report", "charts", "figures"}
+MEASURE |= {"merge", "baselines", "speed", "jobs", "cluster", "spread", "stopping", "options", "commands", "cli"}
 DATA = {"data", "sources", "folders", "formats", "pixels"}
 GROUND = DATA | {"networks", "matching", "augment"}  # stand on errors and spec alone
-CORE = {"reference", "engine", "checkpoint", "condense", "train", "whole"}
-BASELINES = {"coresets", "distill", "gan", "continual", "nas"}
+CORE = {"reference", "engine", "ranks", "checkpoint", "loop", "inner", "condense", "train", "stacked", "whole"}
+BASELINES = {"coresets", "distill", "unroll", "gan", "continual", "nas"}
 COMPUTE = GROUND | CORE | BASELINES
-MEETING = {"run", "sets", "reproduce", "cli", "__main__", "__init__"}  # unknown to what computes
-MEETING |= {"experiments", "presets", "paper", "results", "outcomes", "sentences", "report", "charts", "figures"}
+MEETING = {"run", "runner", "sets", "reproduce", "cli", "__main__", "__init__"}  # unknown to what computes
+MEETING |= {"experiments", "presets", "paper", "records", "results", "outcomes", "sentences", "report", "charts", "figures"}
+MEETING |= {"merge", "speed", "jobs", "cluster", "spread", "stopping", "options", "commands"}
 
 
 def name(module: str) -> str:

@@ -47,34 +47,34 @@ def thin(monkeypatch):
 
 @pytest.fixture
 def problem(make_dataset, monkeypatch):
-    """Return a function that sets up one image update in float64: a condenser, real batches and synthetic images."""
+    """Return a function that sets up one image update in float64: the inner step, real batches and synthetic images."""
     monkeypatch.setattr(engine, "CHUNK", 2)  # fewer than the real images
 
     def set_up(text, channels, side, *, classes=2, ipc=1, real=3):
         dataset = make_dataset(*[real + 1] * classes, channels=channels, size=side)
         hyper = Condensation(ipc=ipc, network=Network.parse(text), real_batch=real, precision="float64")
-        return frozen(condense.Condenser(dataset, hyper.resolve(), seed=0))
+        return frozen(condense.Condenser(dataset, hyper.resolve(), seed=0).inner)
 
     return set_up
 
 
-def frozen(condenser):
+def frozen(step):
     """As a step sets it up: statistics of the real images, then evaluation mode."""
-    batches = condenser.real_batches(0, 0)
-    condense.set_statistics(condenser.network.train(), batches, "true")
-    condenser.network.eval()
-    return condenser, batches, condenser.state.images
+    step.draw(0, 0)
+    step.gradient()
+    return step, [step.real_images(c) for c in range(len(step.labels))], step.images
 
 
-def fast(condenser, batches, images, kind):
-    condenser.hyper = dataclasses.replace(condenser.hyper, distance=kind)
-    return condenser.match(batches, images)
+def fast(step, batches, images, kind):
+    step.hyper, step.images = dataclasses.replace(step.hyper, distance=kind), images
+    loss, gradient = step.gradient()
+    return loss, gradient
 
 
-def literal(condenser, batches, images, kind):
+def literal(step, batches, images, kind):
     """The loss summed over the classes, by the reference, and its gradient, by autograd."""
     S = images.clone().requires_grad_()
-    loss = sum(reference.class_loss(condenser.network, x, S[c], c, kind) for c, x in enumerate(batches))
+    loss = sum(reference.class_loss(step.network, x, S[c], c, kind) for c, x in enumerate(batches))
     return loss.detach(), torch.autograd.grad(loss, S)[0]
 
 
@@ -110,22 +110,22 @@ SMOOTH = [f"norm={norm},activation=sigmoid" for norm in NORMS]
 @pytest.mark.parametrize("kind", DISTANCES)
 @pytest.mark.parametrize("options", [*SMOOTH, "pooling=max"])  # ReLU and max-pool, too: this point lies far from their kinks
 def test_image_gradient_equals_central_differences(problem, options, kind):
-    condenser, batches, images = problem(f"ConvNet:width=4,depth=2,{options}", 1, 8)
-    _, gradient = fast(condenser, batches, images, kind)
+    step, batches, images = problem(f"ConvNet:width=4,depth=2,{options}", 1, 8)
+    _, gradient = fast(step, batches, images, kind)
     direction = torch.randn(images.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    step = 1e-4 if "sigmoid" in options else 1e-7
-    up, down = (fast(condenser, batches, images + sign * step * direction, kind)[0].item() for sign in (1, -1))
-    assert (gradient * direction).sum().item() == pytest.approx((up - down) / (2 * step), rel=1e-5)
+    small = 1e-4 if "sigmoid" in options else 1e-7
+    up, down = (fast(step, batches, images + sign * small * direction, kind)[0].item() for sign in (1, -1))
+    assert (gradient * direction).sum().item() == pytest.approx((up - down) / (2 * small), rel=1e-5)
 
 
 @pytest.mark.parametrize("kind", DISTANCES)
 def test_a_dead_unit_gives_no_nan(problem, kind):
     """A ReLU that no image wakes has rows of zeros in both gradients."""
-    condenser, batches, images = setting = problem("MLP:width=6", 1, 8)
+    step, batches, images = setting = problem("MLP:width=6", 1, 8)
     with torch.no_grad():
-        condenser.parameters[1][0] = -1e3
+        step.parameters[1][0] = -1e3
     check_against_the_literal(setting, kind)
-    assert fast(condenser, batches, images, kind)[1].isfinite().all()
+    assert fast(step, batches, images, kind)[1].isfinite().all()
 
 
 def test_cosine_has_a_finite_gradient_at_zero():
@@ -251,22 +251,22 @@ def test_tensors_with_one_axis_count_only_for_the_rivals(seed):
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 100])
 def test_real_gradients_do_not_depend_on_the_chunk(problem, chunk):
-    condenser, batches, _ = problem("ConvNet:width=4,depth=2", 1, 8, real=5)
+    step, batches, _ = problem("ConvNet:width=4,depth=2", 1, 8, real=5)
     assert len(batches[1]) == 5
-    parameters, labels = condenser.parameters, torch.ones(5, dtype=torch.long)
-    whole = torch.autograd.grad(F.cross_entropy(condenser.network(batches[1]), labels), parameters)
-    pieces = matching.real_gradients(condenser.network, parameters, batches[1], 1, chunk)
+    parameters, labels = step.parameters, torch.ones(5, dtype=torch.long)
+    whole = torch.autograd.grad(F.cross_entropy(step.network(batches[1]), labels), parameters)
+    pieces = matching.real_gradients(step.network, parameters, batches[1], 1, chunk)
     for a, b in zip(whole, pieces, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-14)
         assert not b.requires_grad
 
 
 def test_the_loss_is_told_class_by_class(problem):
-    condenser, batches, images = problem("MLP:width=6", 1, 8, classes=3)
-    real = [matching.real_gradients(condenser.network, condenser.parameters, x, c, 64) for c, x in enumerate(batches)]
+    step, batches, images = problem("MLP:width=6", 1, 8, classes=3)
+    real = [matching.real_gradients(step.network, step.parameters, x, c, 64) for c, x in enumerate(batches)]
     stacked = [torch.stack(g) for g in zip(*real, strict=True)]
-    found = matching.matching_loss(condenser.network, "layerwise", stacked, images, torch.arange(3))
-    expected = [reference.class_loss(condenser.network, x, images[c], c).detach() for c, x in enumerate(batches)]
+    found = matching.matching_loss(step.network, "layerwise", stacked, images, torch.arange(3))
+    expected = [reference.class_loss(step.network, x, images[c], c).detach() for c, x in enumerate(batches)]
     torch.testing.assert_close(found.detach(), torch.stack(expected), rtol=1e-10, atol=0)
 
 

@@ -27,7 +27,9 @@ NARROWED = {
     "coresets": {"networks": "random MLP whole", "test_networks": "MLP"},
     "condensed_images": {"networks": "MLP", "test_networks": "MLP", "ipc": "1 2"},
     "images_per_class": {"networks": "herding MLP whole", "test_networks": "MLP", "ipc": "1 2"},
+    "speed": {},
 }
+FIGURES = {"speed": 2, "condensed_images": 2}  # in the others one
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
 
@@ -144,11 +146,11 @@ def test_smoke(path, tmp_path):
     outputs = [o for c in executed for o in c.get("outputs", [])]
     (table,) = [c.outputs[0].data["text/plain"] for c in executed if "keep_output" in tags(c)]
     assert "digits" in table or "smoke" in table
-    assert sum("image/png" in o.get("data", {}) for o in outputs) == (2 if path.stem == "condensed_images" else 1)
+    assert sum("image/png" in o.get("data", {}) for o in outputs) == FIGURES.get(path.stem, 1)
     assert "Warning" not in "".join(o.text for o in outputs if o.output_type == "stream")
     recorded = sorted((tmp_path / "results").rglob("*.jsonl"))
     whole = ["whole.jsonl"] if "whole" in str(NARROWED[path.stem]) else []
-    assert [p.name for p in recorded] == ([] if path.stem == "datasets" else ["networks.jsonl", "sets.jsonl", *whole])
+    assert [p.name for p in recorded] == ([] if path.stem in ("datasets", "speed") else ["networks.jsonl", "sets.jsonl", *whole])
 
 
 @pytest.mark.notebooks

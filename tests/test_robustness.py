@@ -22,6 +22,7 @@ from dclib import engine, experiments, files, run, sets, train
 from dclib.checkpoint import State, load_checkpoint, save_checkpoint
 from dclib.cli import main
 from dclib.errors import FileError, Interrupted
+from dclib.inner import InnerStep
 from dclib.results import CondensedSet, Store
 from dclib.spec import Condensation, Network
 
@@ -63,12 +64,12 @@ def refused(capsys, status: int, *parts: str) -> None:
 
 
 KILLED_IN_A_STEP = """
-step = dclib.condense.Condenser.update_images
-def update_images(self, *arguments):
-    if self.state.k == 7:
+draw = dclib.inner.InnerStep.draw
+def drawn(self, k, t):
+    if k == 7:
         os.kill(os.getpid(), signal.SIGKILL)
-    return step(self, *arguments)
-dclib.condense.Condenser.update_images = update_images
+    draw(self, k, t)
+dclib.inner.InnerStep.draw = drawn
 """
 KILLED_WHILE_SAVING = """
 replace, calls = os.replace, []
@@ -80,14 +81,14 @@ def killed(*arguments):
 os.replace = killed
 """
 WAITING_IN_A_STEP = """
-step = dclib.condense.Condenser.update_images
-def update_images(self, *arguments):
-    if self.state.k == 6:
+draw = dclib.inner.InnerStep.draw
+def drawn(self, k, t):
+    if k == 6:
         open("waiting", "w").close()
         while signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # that is, until a first signal has come
             time.sleep(0.01)
-    return step(self, *arguments)
-dclib.condense.Condenser.update_images = update_images
+    draw(self, k, t)
+dclib.inner.InnerStep.draw = drawn
 """
 NO_ROOM = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (4_000, 4_000))"
 CHILDREN = {"killed in a step": KILLED_IN_A_STEP, "killed while saving": KILLED_WHILE_SAVING}
@@ -171,15 +172,15 @@ def test_every_signal_is_obeyed_at_the_next_step(place, uninterrupted, monkeypat
 
 
 def interrupt_at(monkeypatch, k: int, number: int, times: int = 1) -> None:
-    real = algorithm.Condenser.real_batches
+    draw = InnerStep.draw
 
-    def real_batches(self, step: int, t: int):
+    def drawn(self, step: int, t: int):
         if step == k - 1:
             for _ in range(times):
                 signal.raise_signal(number)
-        return real(self, step, t)
+        return draw(self, step, t)
 
-    monkeypatch.setattr(algorithm.Condenser, "real_batches", real_batches)
+    monkeypatch.setattr(InnerStep, "draw", drawn)
 
 
 def test_a_second_ctrl_c_ends_at_once_and_loses_one_step(place, uninterrupted, monkeypatch):

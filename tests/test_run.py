@@ -3,14 +3,16 @@
 import dataclasses
 import os
 import signal
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 import torch
 
 from dclib import run, sets, train
+from dclib import runner as doing
 from dclib.data import generator
-from dclib.errors import DclibError, Interrupted
+from dclib.errors import DclibError, Interrupted, SpecError
 from dclib.experiments import Cell, Preset
 from dclib.results import CondensedSet, Store
 from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, derive, full
@@ -26,7 +28,7 @@ CELLS = [Cell("made", 1, name, "ConvNet", PRESET, n, 2) for name, n in (("ConvNe
 @pytest.fixture
 def dataset(make_dataset, monkeypatch):
     made = make_dataset(10, 10, 10)
-    for module in (run, sets):
+    for module in (run, doing, sets):
         monkeypatch.setattr(module, "load", lambda name, image_size=0: made)
     return made
 
@@ -51,7 +53,7 @@ def computes_nothing(monkeypatch):
     def forbid():
         monkeypatch.setattr(train, "evaluate", refuse)
         monkeypatch.setattr(sets, "choose", refuse)
-        monkeypatch.setattr(run, "condense_images", refuse)
+        monkeypatch.setattr(doing, "condense_images", refuse)
 
     return forbid
 
@@ -206,6 +208,53 @@ def test_compute_tells_which_cells_are_left(dataset, tmp_path):
     assert Store(tmp_path).incomplete(CELLS) == []
 
 
+def test_when_time_is_up_the_cheapest_runs_are_done_and_the_same_call_goes_on(dataset, tmp_path, monkeypatch):
+    asked = iter([False] * 25)
+
+    @contextmanager
+    def short(seconds):
+        yield lambda: next(asked, True)
+
+    options = dict(device="cpu", engine="eager", seconds=0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "stopping", short)
+        assert run.compute(CELLS, Store(tmp_path), "smoke", **options) == CELLS[:1], "the random ones are the cheapest"
+    before = {key: list(records) for key, records in Store(tmp_path).records.items()}
+    assert run.compute(CELLS, Store(tmp_path), "smoke", device="cpu", engine="eager", seconds=600.0) == []
+    after = Store(tmp_path).records
+    assert {key: after[key][: len(records)] for key, records in before.items()} == before
+    runs = [r for cell in CELLS for r in cell.runs()]
+    assert {len(after[r.key]) for r in runs} == {2}
+    assert {len(after[r.set.key]) for r in runs} == {1}
+
+
+def test_two_processes_in_one_folder_record_each_network_once(runner, monkeypatch):
+    """The second begins with what was there when it read the records; whatever the first adds meanwhile stays."""
+    second = run.Runner(reread(runner), "smoke", device="cpu", engine="eager")
+    assert second.store.records == {}
+    first = runner.train_networks(RUN)
+    made = runner.make_set(SET)
+    assert second.train_networks(RUN) == first
+    records = reread(runner).records
+    assert [list(r["accuracies"]) for r in records[RUN.key]] == [["0"], ["1"]]
+    assert len(records[SET.key]) == 1
+    assert (CondensedSet.load(runner.store.find_set(SET.key)).images == made.images).all()
+
+
+def test_a_set_that_another_process_has_made_meanwhile_is_the_one_that_counts(runner, monkeypatch):
+    other = run.Runner(reread(runner), "smoke", device="cpu", engine="eager")
+    make = other._make
+
+    def slower(given):
+        made = make(given)
+        runner.make_set(given)
+        return dataclasses.replace(made, images=made.images + 1)  # as another engine would make it
+
+    monkeypatch.setattr(other, "_make", slower)
+    assert (other.make_set(SET).images == runner.make_set(SET).images).all()
+    assert len(reread(runner).records[SET.key]) == 1
+
+
 def test_a_time_limit_stops():
     with run.stopping(0.0) as should_stop:
         assert should_stop()
@@ -253,3 +302,9 @@ def test_a_set_of_nan_is_neither_kept_nor_recorded(runner):
         runner.make_set(diverging)
     assert runner.store.find_set(diverging.key) is None
     assert reread(runner).records == {}
+
+
+def test_runs_are_not_spread_by_torchrun(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(SpecError, match="torchrun has started 2 processes"):
+        run.compute([], Store(tmp_path), "smoke")

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dclib import networks, train
+from dclib import networks, reference, train
 from dclib.augment import augment
 from dclib.data import Dataset, generator
 from dclib.errors import DataError, Interrupted
@@ -211,3 +211,21 @@ def test_told_to_stop_it_stops_before_the_next_epoch(made):
 def test_work_counts_passes_of_ten_images():
     assert train.work(Training(), 2, 100) == 2 * 301 * 10
     assert train.work(Training(augment="crop"), 1, 5) == 1001
+
+
+def test_the_reference_trains_as_we_do(made):
+    """Without augmentation, of which each has draws of its own, the benchmarks' baseline is the same training."""
+    x, y, hyper = made.normalise(made.x_train, torch.float64), made.y_train, Training(THIN, epochs=5, batch=12, lr=0.1)
+    ours, theirs = thin(), thin()
+    train.train(ours, x, y, hyper, seed=3)
+    reference.train(theirs, x, y, hyper, seed=3)
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+def test_the_reference_augments(made):
+    network = thin()
+    before = [p.clone() for p in network.parameters()]
+    hyper = Training(THIN, epochs=1, augment="crop+rotate")
+    reference.train(network, made.normalise(made.x_train, torch.float64), made.y_train, hyper)
+    assert not any(torch.equal(a, b) for a, b in zip(before, network.parameters(), strict=True))

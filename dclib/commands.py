@@ -1,0 +1,91 @@
+"""The commands on experiments and their records: run · status · merge.
+
+As in `cli`, which gathers all commands, each checks what it was asked before it loads what computes.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .console import say, seconds, table, whole, words
+from .options import Device, Engine, Preset_, Results, examples, option
+
+RUN_EXAMPLES = examples(
+    "dclib run cross_arch",
+    'dclib run cross_arch --preset cpu --networks "ConvNet LeNet" --for 2h',
+    "dclib run cross_arch --preset cpu --workers 4",
+    "dclib run cross_arch --preset paper --cluster tcp://host:8786",
+)
+MERGE_EXAMPLES = examples("dclib merge fetched/results")
+
+
+def run(
+    experiment: Annotated[str, typer.Argument(metavar="EXPERIMENT", help="a table or figure; `dclib status` lists them")],
+    preset: Preset_ = "smoke",
+    datasets: Annotated[list[str] | None, option("only these data sets; several with commas between, or in quotes")] = None,
+    networks: Annotated[list[str] | None, option("only sets made with these networks, or random")] = None,
+    test_networks: Annotated[list[str] | None, option("only these networks trained on the sets")] = None,
+    ipc: Annotated[list[str] | None, option("only these numbers of images per class")] = None,
+    device: Device = "auto",
+    engine: Engine = "auto",
+    results: Results = None,
+    limit: Annotated[str, option("stop after 90s, 8m or 2h, at a point from which the same command goes on", "--for")] = "",
+    workers: Annotated[int | None, option("so many processes on this machine, each with its share of the cores")] = None,
+    cluster: Annotated[str | None, option("a Dask scheduler's address, as tcp://host:8786: its workers compute")] = None,
+) -> None:
+    """Compute what is missing of a table, record and print it."""
+    from . import experiments, report
+    from .cluster import check_request
+    from .outcomes import look_up, varying
+    from .reproduce import check
+    from .results import Store
+
+    time_limit, budget = seconds(limit) if limit else None, experiments.find_preset(preset)
+    check_request(cluster, workers)
+    check(preset, False, device, () if cluster else words(datasets) or ())  # on a cluster it is the workers that have the data
+    narrow = dict(dataset=words(datasets), network=words(networks), test_network=words(test_networks), ipc=whole(words(ipc)))
+    cells, store = experiments.with_yardsticks(experiments.find(experiment).cells(budget, **narrow)), Store(results)
+    if left := store.incomplete(cells):
+        from .run import compute
+
+        where = dict(device=device, engine=engine, cluster=cluster, workers=workers)
+        left = compute(left, store, preset, seconds=time_limit, **where)
+    outcomes = look_up(experiment, preset, store, **narrow)
+    crossed = {"network", "test_network"} <= set(varying(outcomes))
+    print(report.matrix_table(outcomes) if crossed else report.list_table(outcomes))
+    print(report.missing_sentence(outcomes))
+    if left:
+        say(f"time is up: {len(left)} of {len(cells)} cells are left; the same command goes on from there")
+
+
+def status(preset: Annotated[str, option("only this one: smoke, cpu or paper")] = "", results: Results = None) -> None:
+    """Tell how many cells of each table are recorded."""
+    from . import experiments
+    from .results import Store
+
+    presets = [experiments.find_preset(preset)] if preset else list(experiments.PRESETS.values())
+    store, rows = Store(results), []
+    for experiment in experiments.ALL.values():
+        grids = [experiment.cells(p) for p in presets]
+        counts = [f"{len(cells) - len(store.incomplete(cells))} of {len(cells)}" for cells in grids]
+        rows.append((experiment.name, experiment.label, *counts))
+    print(table(("experiment", "in the paper", *(p.name for p in presets)), rows))
+    print(f"records: {store.root}")
+
+
+def merge(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="folders filled by `dclib run --results DIR`")],
+    results: Results = None,
+) -> int:
+    """Bring records and sets of other results folders into this one."""
+    from .merge import merge_into
+    from .results import Store
+
+    merged = merge_into(Store(results), folders)
+    for line in merged.differences:
+        print(line)
+    print(merged.sentence())
+    for line in merged.refused:
+        say(line)
+    return 1 if merged.refused else 0

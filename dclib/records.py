@@ -1,0 +1,76 @@
+"""What the files of results say: a record is one line of JSON, and a checkpoint knows how far it is.
+
+Lines are read and a torn or damaged one is told; a run is put into words.
+"""
+
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from .errors import FileError
+from .files import array_checksum, reason
+
+FILES = {"MakeSet": "sets.jsonl", "TrainNetworks": "networks.jsonl", "WholeTraining": "whole.jsonl"}
+
+
+def read_records(path: Path | str) -> Iterator[dict[str, Any]]:
+    """Yield the records of one file; a torn last line, left by a killed process, is skipped with a warning.
+
+    Raises:
+        FileError: a line that is not the last is no record.
+    """
+    try:
+        lines = Path(path).read_bytes().split(b"\n")
+    except OSError as error:
+        raise FileError(f"cannot read the records in {path}: {reason(error)}") from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            _check_record(record)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            if number == len(lines):
+                warnings.warn(f"{path}: the last line is torn and is left out", stacklevel=2)
+                return
+            raise FileError(f"{path}, line {number}, is no record: delete that line") from error
+        yield record
+
+
+def _check_record(record: Any) -> None:
+    if not isinstance(record["key"], str) or record["kind"] not in FILES:
+        raise ValueError
+    if record["kind"] != "MakeSet":
+        for network, accuracy in record["accuracies"].items():
+            int(network), float(accuracy)
+
+
+def checkpoint_about(path: Path | str) -> dict[str, Any] | None:
+    """What a checkpoint says of itself, with `k`, the steps done; None if it is damaged or not there."""
+    try:
+        with safe_open(path, "np") as file:
+            text, crc = file.metadata()["dclib"], file.metadata().get("crc")
+            arrays = [file.get_tensor(name) for name in sorted(file.keys())]
+        about = json.loads(text)
+        return about if isinstance(about["k"], int) and crc in (None, array_checksum(text, *arrays)) else None
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError):
+        return None
+
+
+def plain(record: dict[str, Any]) -> dict[str, Any]:
+    """A record as it is on disk, without the name of its folder."""
+    return {name: value for name, value in record.items() if name != "preset"}
+
+
+def in_words(run: dict[str, Any]) -> str:
+    """A run, spelled out as records spell it, in a few words."""
+    if "hyper" not in run:
+        return f"{run['network']} on the whole of {run['dataset']}, seed {run['seed']}"
+    made = run.get("set", run)
+    how = f"condensed with {made['hyper']['network']}" if made["method"] == "condense" else made["method"]
+    text = f"{made['dataset']}, {made['hyper']['ipc']}/class, {how}, seed {made['seed']}"
+    return f"{run['hyper']['network']} on {text}" if "set" in run else text

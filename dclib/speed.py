@@ -1,0 +1,209 @@
+"""What the benchmarks measured, as a table and figures for the notebook `speed`; nothing is timed here but at `smoke`.
+
+A contest is one line of `results/speed.jsonl`, written by `benchmarks/`: on one case, the seconds of every repetition of each
+contestant, which took turns in processes of their own. Of contests on the same case the last on each device counts.
+"""
+
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import FileError, SpecError
+from .figures import WIDTH, Picture
+from .outcomes import DASH
+from .report import pipe_table
+from .reproduce import Given, as_list, check, check_names
+from .results import Store
+
+CONTESTANTS = {"plain": "the literal loop", "tuned": "the same, allocator set", "eager": "dclib, uncompiled"}
+CONTESTANTS |= {"compiled": "dclib, compiled", "captured": "dclib, CUDA graphs"}
+
+
+@dataclass(frozen=True)
+class Contest:
+    """One case and what it took each contestant.
+
+    Args:
+        bench: "condense" (stage C), "train" (stage T) or "scaling".
+        title: the case in words.
+        case: the case.
+        seconds: of each repetition, by contestant.
+        memory: the peak of each contestant's process in MB.
+        about: the rest of the record.
+    """
+
+    bench: str
+    title: str
+    case: dict[str, Any]
+    seconds: dict[str, list[float]]
+    memory: dict[str, int]
+    about: dict[str, Any]
+
+    def median(self, name: str) -> float:
+        """Of a contestant's seconds."""
+        return statistics.median(self.seconds[name])
+
+    def ratio(self, name: str, to: str) -> float | None:
+        """How many times faster a contestant is than another; None if that one took no part."""
+        return self.median(to) / self.median(name) if to in self.seconds else None
+
+    def share(self, name: str) -> float | None:
+        """The reference's floating-point operations over a contestant's seconds, as a share of the measured peak."""
+        gflop, peak = self.about.get("gflop"), self.about.get("peak_gflops")
+        return gflop / self.median(name) / peak if gflop and peak else None
+
+
+def contests(
+    *, preset: Given = "best", recompute: Given = False, device: Given = "auto", datasets: Given = None, **unknown: Any
+) -> list[Contest]:
+    """Return the recorded contests, or at `smoke` one that is timed now.
+
+    Args:
+        preset: "best" is every record, "cpu" those of processors, "paper" those of GPUs; "smoke" times one step of a small case.
+        recompute: not here: the benchmarks need a machine of their own.
+        device: "cpu" or "cuda" takes the records of that device alone.
+        datasets: the time of a step does not depend on the images; must be None.
+        unknown: none is allowed.
+
+    Raises:
+        SpecError: an unknown parameter, or a value that its parameter cannot take.
+        FileError: the records cannot be read.
+    """
+    check_names(unknown, contests)
+    check(preset, False, device, as_list(datasets) or ())
+    if datasets is not None or recompute:
+        raise SpecError("speed has no datasets and is not recomputed here: run `make bench` on a machine that does nothing else")
+    if preset == "smoke":
+        return [_quick()]
+    kind = {"cpu": "cpu", "paper": "cuda"}.get(str(preset)) or str(device).partition(":")[0]
+    return [c for c in load() if kind == "auto" or c.case["device"] == kind]
+
+
+def load() -> list[Contest]:
+    """Read the records; of contests on the same case the last on each machine's device stays.
+
+    Raises:
+        FileError: a line is no contest.
+    """
+    path, found = Store().root / "speed.jsonl", {}
+    if not path.exists():
+        return []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        try:
+            contest = _contest(json.loads(line))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FileError(f"{path}, line {number}, is no contest: delete that line") from error
+        found[contest.bench, contest.title, contest.about["device"], contest.about["machine"]] = contest
+    return list(found.values())
+
+
+def _contest(record: dict[str, Any]) -> Contest:
+    entries = record["contestants"].items()
+    seconds, memory = ({name: entry[part] for name, entry in entries} for part in ("seconds", "peak_mb"))
+    about = {name: value for name, value in record.items() if name not in ("bench", "title", "case", "contestants")}
+    return Contest(record["bench"], record["title"], record["case"], seconds, memory, about)
+
+
+def _quick() -> Contest:
+    """Time one outer step on digits, with a narrow network: shows that both work, and no more."""
+    import torch
+
+    from . import reference, sets
+    from .condense import Condenser, initial_images
+    from .provenance import now, peak_memory_mb, provenance
+    from .spec import Condensation, ConvNet
+
+    dataset, seconds = sets.load("digits"), {}
+    hyper = Condensation(network=ConvNet(width=32), real_batch=16).resolve()
+    S = initial_images(dataset, hyper, 0, torch.float32).requires_grad_()
+    optimiser, condenser = torch.optim.SGD([S], lr=hyper.image_lr), Condenser(dataset, hyper, 0)
+    steps = {"plain": lambda: reference.outer_step(dataset, hyper, 0, 0, S, optimiser), "eager": condenser.step}
+    for name, step in steps.items():
+        seconds[name] = []
+        for _ in range(4):
+            start = time.perf_counter()
+            step()
+            seconds[name].append(time.perf_counter() - start)
+    memory = dict.fromkeys(steps, peak_memory_mb())
+    return Contest("condense", "smoke: digits, a narrow ConvNet", {"device": "cpu"}, seconds, memory, provenance(now(), "cpu", ""))
+
+
+def speed_table(found: Sequence[Contest]) -> str:
+    """Each contestant's median, spread, ratios to the literal loop, share of the machine's peak, and memory, in Markdown."""
+    rows = []
+    for contest in (c for c in found if c.bench != "scaling"):
+        for name in contest.seconds:
+            ratios = [_number(contest.ratio(name, to), ".2f") for to in ("plain", "tuned")]
+            spread = f"{min(contest.seconds[name]):.2f} … {max(contest.seconds[name]):.2f}"
+            share, first = contest.share(name), name == next(iter(contest.seconds))
+            numbers = [*ratios, _number(share and 100 * share, ".0f"), f"{contest.memory[name]:,}"]
+            rows.append([contest.title if first else "", _called(name), f"{contest.median(name):.2f}", spread, *numbers])
+    head = ["the work", "done by", "median s", "least … most", "× literal", "× tuned", "% of peak", "peak MB"]
+    return pipe_table(head, rows or [[DASH] * len(head)], left=2)
+
+
+def _called(name: str) -> str:
+    engine, _, precision = name.partition("/")
+    return CONTESTANTS.get(engine, engine) + (f", {precision}" if precision else "")
+
+
+def _number(value: float | None, form: str) -> str:
+    return DASH if value is None else format(value, form)
+
+
+def machines(found: Sequence[Contest]) -> str:
+    """Where it was measured, in a sentence."""
+    where = dict.fromkeys(
+        f"{c.about['machine'] if c.about['device'] == 'cpu' else c.about['device']}, torch {c.about['versions']['torch']}"
+        + (f", measured peak {c.about['peak_gflops']:.0f} GFLOP/s" if "peak_gflops" in c.about else "")
+        for c in found
+        if c.bench == "condense"
+    )
+    return f"Measured on {'; '.join(where)}." if where else "Nothing is measured yet: `make bench` does it."
+
+
+def missing_sentence(found: Sequence[Contest]) -> str:
+    """What is not measured."""
+    return "" if any(c.case["device"] == "cuda" for c in found) else "On a GPU nothing is measured yet: `make bench-cuda` does it."
+
+
+def ratios(found: Sequence[Contest]) -> Picture:
+    """Draw how many times faster than the literal loop each contestant is."""
+    from matplotlib.figure import Figure
+
+    shown = [c for c in found if c.bench != "scaling" and "plain" in c.seconds]
+    figure = Figure((WIDTH, 1.2 + 1.5 * max(1, len(shown))), layout="constrained")
+    for axes, contest in zip(figure.subplots(max(1, len(shown)), squeeze=False)[:, 0], shown, strict=False):
+        names = list(contest.seconds)[::-1]
+        values = [contest.ratio(name, "plain") for name in names]
+        axes.barh(range(len(names)), values, color=["#9aa5b1" if n in ("plain", "tuned") else "#1f6f8b" for n in names])
+        axes.set_yticks(range(len(names)), map(_called, names))
+        axes.bar_label(axes.containers[0], [f"{v:.2f}×" for v in values], padding=3)
+        axes.set_title(contest.title, loc="left", fontsize=10)
+        axes.set_xlim(0, 1.15 * max(values))
+        axes.spines[["top", "right"]].set_visible(False)
+    return Picture(figure, "how many times faster than the literal loop each way of doing the work is")
+
+
+def scaling(found: Sequence[Contest]) -> Picture:
+    """Draw how the seconds and the memory of one outer step grow, an axis beside the other."""
+    from matplotlib.figure import Figure
+
+    points: dict[str, list[tuple[int, float, float]]] = {}
+    for c in (c for c in found if c.bench == "scaling" and c.case["axis"] != "largest"):
+        name = next(iter(c.seconds))
+        points.setdefault(c.case["axis"], []).append((int(c.title.split(": ")[1]), c.median(name), c.memory[name] / 1000))
+    figure = Figure((WIDTH, 4.4), layout="constrained")
+    grid = figure.subplots(2, max(1, len(points)), squeeze=False, sharex="col")
+    for column, (axis, found_points) in enumerate(sorted(points.items())):
+        x, seconds, memory = zip(*sorted(found_points), strict=True)
+        for row, (values, label) in enumerate(((seconds, "seconds"), (memory, "GB"))):
+            grid[row, column].plot(x, values, "o-", color="#1f6f8b")
+            grid[row, column].set_ylim(0)
+            grid[row, column].spines[["top", "right"]].set_visible(False)
+            grid[row, 0].set_ylabel(label)
+        grid[1, column].set_xlabel(axis)
+    return Picture(figure, "seconds and memory of one outer step against classes, images per class and image size")

@@ -1,0 +1,138 @@
+"""Stage T for several networks at once: their parameters stacked, one batch of each passing together (torch.func).
+
+A small set does not fill a GPU, twenty networks do. Every network keeps its own seed, and so its own weights, shuffling and
+augmentation: it is the one that `train.train` trains alone, up to the order of summation. On two cores stacking gains nothing.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Generator, Tensor, nn
+from torch.func import functional_call, vmap
+
+from . import engine as engines
+from .augment import augment_each
+from .data import generator
+from .errors import Interrupted
+from .spec import Training
+
+TOGETHER = 20  # networks trained at once
+
+
+class Stack:
+    """Networks of one kind with their parameters stacked along the first axis.
+
+    Args:
+        networks: with their weights drawn, on one device.
+        precision: of the forward pass.
+    """
+
+    def __init__(self, networks: Sequence[nn.Module], precision: str = "float32"):
+        self.plain, self.precision = copy.deepcopy(networks[0]).train(), precision
+        self.values = _stacked([dict(n.named_parameters()) for n in networks])
+        self.buffers = _stacked([dict(n.named_buffers()) for n in networks])
+        for value in self.values.values():
+            value.requires_grad_()
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """The stacked parameters."""
+        return list(self.values.values())
+
+    def __call__(self, x: Float[Tensor, "k n c h w"]) -> Float[Tensor, "k n classes"]:
+        """The logits of each network for its own images."""
+        bfloat16 = self.precision == "bfloat16"
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=bfloat16, cache_enabled=False):
+            logits = vmap(lambda *state: functional_call(self.plain, state[:2], (state[2],)))(self.values, self.buffers, x)
+        return logits.float() if bfloat16 else logits
+
+    def unstack(self, j: int) -> dict[str, Tensor]:
+        """The state of network j."""
+        return {name: value[j].detach() for name, value in {**self.values, **self.buffers}.items()}
+
+
+def _stacked(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    return {name: torch.stack([state[name].detach() for state in states]) for name in states[0]}
+
+
+def train_together(
+    networks: Sequence[nn.Module],
+    images: Float[Tensor, "n c h w"],
+    labels: Int[Tensor, " n"],
+    hyper: Training,
+    rates: Sequence[float],
+    *,
+    seeds: Sequence[int],
+    capture: bool = False,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Stack:
+    """Train networks side by side and return them stacked.
+
+    Args:
+        networks: with fresh weights, on the images' device.
+        images: normalised.
+        labels: their classes.
+        hyper: resolved hyper-parameters of stage T.
+        rates: the learning rate of each epoch.
+        seeds: of each network's shuffling and augmentation.
+        capture: whether to replay steps as CUDA graphs.
+        should_stop: asked before each epoch; True raises.
+
+    Raises:
+        Interrupted: `should_stop` said so.
+    """
+    stack, steps, lr = Stack(networks, hyper.precision), {}, None
+    momenta = [torch.zeros_like(p) for p in stack.parameters]
+    draws = [(generator(seed, "shuffle"), generator(seed, "augment")) for seed in seeds]
+    for rate in rates:
+        if should_stop():
+            raise Interrupted("stopped while training; finished networks are recorded and the same command goes on from there")
+        if rate != lr:  # a fresh optimiser
+            torch._foreach_zero_(momenta)
+            lr = rate
+        for x, y in _batches(images, labels, hyper, draws):
+            size = y.shape[1], rate
+            if size not in steps:
+                steps[size] = _Step(stack, momenta, hyper, rate, x, y, capture)
+            steps[size](x, y)
+    return stack
+
+
+def _batches(
+    images: Tensor, labels: Tensor, hyper: Training, draws: Sequence[tuple[Generator, Generator]]
+) -> Iterator[tuple[Float[Tensor, "k b c h w"], Int[Tensor, "k b"]]]:
+    """One epoch: each network's batches, drawn and augmented as `train.train` does it for that network."""
+    n = len(images)
+    whole = torch.arange(n).expand(len(draws), n)
+    order = whole if n <= hyper.batch else torch.stack([torch.randperm(n, generator=shuffle) for shuffle, _ in draws])
+    for part in order.to(images.device).split(hyper.batch, 1):
+        x = images[part]
+        yield augment_each(x, hyper.operations, [g for _, g in draws]) if hyper.operations else x, labels[part]
+
+
+class _Step:
+    """One step of SGD on a batch of fixed size, for all networks."""
+
+    def __init__(self, stack: Stack, momenta: list[Tensor], hyper: Training, rate: float, x: Tensor, y: Tensor, capture: bool):
+        self.stack, self.momenta, self.hyper, self.rate = stack, momenta, hyper, rate
+        self.x, self.y = x.clone(), y.clone()
+        changed = [*stack.parameters, *stack.buffers.values(), *momenta]
+        self.step = engines.Captured(self._step, changed) if capture else self._step
+
+    def __call__(self, x: Tensor, y: Tensor) -> None:
+        self.x.copy_(x)
+        self.y.copy_(y)
+        self.step()
+
+    def _step(self) -> None:
+        parameters, logits = self.stack.parameters, self.stack(self.x)
+        losses = F.cross_entropy(logits.flatten(0, 1), self.y.flatten(), reduction="none").view(self.y.shape).mean(1)
+        gradients = torch.autograd.grad(losses.sum(), parameters)
+        with torch.no_grad():
+            gradients = torch._foreach_add(gradients, parameters, alpha=self.hyper.weight_decay)
+            torch._foreach_mul_(self.momenta, self.hyper.momentum)
+            torch._foreach_add_(self.momenta, gradients)
+            torch._foreach_add_(parameters, self.momenta, alpha=-self.rate)

@@ -1,0 +1,230 @@
+"""The conditional GAN: its blocks, its loss by hand, its draws, and what it learns of the digits in a few seconds."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from dclib import data, gan, loop
+from dclib.baselines import GanTraining
+from dclib.errors import DataError, Diverged, FileError, Interrupted, SpecError
+from dclib.spec import key
+
+CPU = {"device": "cpu"}
+
+
+def small(**changes):
+    return GanTraining(**{"steps": 4, "batch": 6, "generator_width": 4, "discriminator_width": 3, "latent": 16, **changes})
+
+
+def same(one, other):
+    theirs = other.tensors()
+    return all(torch.equal(t, theirs[n]) for n, t in one.tensors().items()) and one.losses == other.losses
+
+
+# --- the networks
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("size", [(28, 28), (32, 32), (8, 8), (4, 4), (20, 12)])
+def test_shapes(channels, size):
+    g, d = (kind(small(), channels, 10, size) for kind in (gan.Generator, gan.Discriminator))
+    y = torch.arange(5)
+    x = g(torch.randn(5, 16), y)
+    assert x.shape == (5, channels, *size)
+    assert x.abs().max() <= 1
+    assert d(x, y).shape == (5,)
+
+
+def kinds(network):
+    return [type(layer).__name__ for layer in network.body]
+
+
+def test_the_blocks_are_the_papers():
+    g, d = (kind(GanTraining(), 1, 10, (28, 28)) for kind in (gan.Generator, gan.Discriminator))
+    assert kinds(g) == ["Upsample", "Conv2d", "BatchNorm2d", "LeakyReLU"] * 2 + ["Conv2d", "Tanh"]
+    assert kinds(d) == ["Conv2d", "BatchNorm2d", "LeakyReLU"] * 3 + ["Flatten", "Linear"]
+    assert [m.stride for m in d.body if isinstance(m, nn.Conv2d)] == [(2, 2)] * 3
+    assert [m.out_channels for m in g.body if isinstance(m, nn.Conv2d)] == [128, 64, 1]
+    assert [m.out_channels for m in d.body if isinstance(m, nn.Conv2d)] == [64, 128, 256]
+
+
+def test_both_networks_see_the_label():
+    g, d = (kind(small(), 1, 3, (8, 8)).eval() for kind in (gan.Generator, gan.Discriminator))
+    z, x = torch.randn(1, 16).expand(3, -1), torch.randn(1, 1, 8, 8).expand(3, -1, -1, -1)
+    for outputs in (g(z, torch.arange(3)), d(x, torch.arange(3))):
+        assert len(outputs.detach().unique(dim=0)) == 3
+
+
+# --- the loss and the steps
+
+
+def test_the_losses_by_hand():
+    """Logits log 3 and 0 are the probabilities 3/4 and 1/2 of being real."""
+    three, even = torch.tensor([math.log(3), 0.0]), torch.tensor([0.0, math.log(3)])
+    real, fake = -(math.log(3 / 4) + math.log(1 / 2)) / 2, -(math.log(1 / 2) + math.log(1 / 4)) / 2
+    assert gan.discriminator_loss(three, even).item() == pytest.approx(real + fake, rel=1e-6)
+    assert gan.generator_loss(three).item() == pytest.approx(real, rel=1e-6)
+
+
+def test_one_step_is_adams_on_either_loss(made):
+    """From the first step, Adam moves every weight by lr against the sign of its gradient."""
+    work = gan.Gan(made, small(lr=1e-3), 0)
+    before = {n: t.clone() for n, t in work.tensors().items()}
+    x, y = work.real_batch(0)
+    z = torch.randn(6, 16, generator=data.generator(0, "noise", 0))
+    g, d = work.generator, work.discriminator
+    p_real, p_fake = d(x, y).sigmoid(), d(g(z, y), y).sigmoid()
+    d_loss = -(p_real.log().mean() + (1 - p_fake).log().mean())
+    gradients = dict(zip((n for n, _ in d.named_parameters()), torch.autograd.grad(d_loss, list(d.parameters())), strict=True))
+    losses = work.step()
+    assert losses[0] == pytest.approx(d_loss.item(), rel=1e-5)
+    for name, p in d.named_parameters():
+        sure = gradients[name].abs() > 1e-5
+        moved = (p.detach() - before[f"d.{name}"])[sure]
+        torch.testing.assert_close(moved, -1e-3 * gradients[name][sure].sign(), rtol=2e-3, atol=1e-6)
+    assert any(not torch.equal(p, before[f"g.{n}"]) for n, p in g.named_parameters())
+
+
+def test_real_images_are_scaled_and_keep_their_labels(made):
+    x, y = gan.Gan(made, small(batch=40), 0).real_batch(3)
+    assert x.min() >= -1
+    assert x.max() <= 1
+    pixels = ((x + 1) * 127.5).round().to(torch.uint8)
+    for image, label in zip(pixels, y, strict=True):
+        assert any(torch.equal(image, other) for other in made.x_train[made.y_train == label])
+
+
+def test_a_loss_that_is_not_finite_is_told(made):
+    with pytest.raises(Diverged, match=r"^the GAN's loss became NaN or infinite in step \d+: lower lr$"):
+        gan.train(made, small(lr=1e30, steps=9), **CPU)
+
+
+def test_images_that_are_not_finite_are_told(made):
+    network = gan.Generator(small(), 1, 3, (8, 8))
+    torch.nn.init.constant_(network.start.bias, float("nan"))
+    with pytest.raises(Diverged, match=r"^the GAN draws images that are NaN or infinite: train it again with a lower lr$"):
+        gan.sample(network, made, 1)
+
+
+# --- repeating and going on
+
+
+def test_same_seed_same_bits_and_another_seed_others(made):
+    state = torch.random.get_rng_state()
+    first, again, other = (gan.train(made, small(), seed=seed, **CPU) for seed in (0, 0, 1))
+    assert same(first, again)
+    assert not torch.equal(first.generator.start.weight, other.generator.start.weight)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_a_stopped_training_goes_on_to_the_identical_result(made, tmp_path, steps):
+    calls, resumed = iter([False] * steps), []
+    with pytest.raises(Interrupted, match=f"stopped after {steps} of 4 steps of the GAN"):
+        gan.train(made, small(), checkpoint=tmp_path / "c", should_stop=lambda: next(calls, True), **CPU)
+    on = gan.train(made, small(), checkpoint=tmp_path / "c", on_resume=lambda g: resumed.append(g.k), **CPU)
+    assert resumed == [steps]
+    assert same(on, gan.train(made, small(), **CPU))
+
+
+class Killed(BaseException):
+    pass
+
+
+def test_a_killed_training_goes_on_from_its_last_checkpoint(made, tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+
+    def die(work):
+        if work.k == 3:
+            raise Killed
+
+    with pytest.raises(Killed):
+        gan.train(made, small(), checkpoint=tmp_path / "c", on_step=die, **CPU)
+    steps = []
+    on = gan.train(made, small(), checkpoint=tmp_path / "c", on_step=lambda g: steps.append(g.k), **CPU)
+    assert steps == [3, 4]
+    assert same(on, gan.train(made, small(), **CPU))
+
+
+def test_drawing_while_it_trains_changes_nothing(made):
+    on_step = lambda g: gan.sample(g.generator, made, 1)  # noqa: E731
+    assert same(gan.train(made, small(), on_step=on_step, **CPU), gan.train(made, small(), **CPU))
+
+
+def test_a_checkpoint_of_another_training_is_refused(made, tmp_path):
+    with pytest.raises(Interrupted):
+        gan.train(made, small(), checkpoint=tmp_path / "c", should_stop=lambda: True, **CPU)
+    with pytest.raises(FileError, match=r"belongs to another run \(its run differ\)"):
+        gan.train(made, small(latent=17), checkpoint=tmp_path / "c", **CPU)
+
+
+# --- the images drawn
+
+
+def test_drawn_images_are_normalised_pixels(make_dataset):
+    dataset = make_dataset(5, 5, channels=3)
+    drawn = gan.sample(gan.Generator(small(), 3, 2, (8, 8)), dataset, 3)
+    assert drawn.shape == (2, 3, 3, 8, 8)
+    assert not drawn.requires_grad
+    mean, std = (torch.tensor(v).view(3, 1, 1) for v in (dataset.mean, dataset.std))
+    pixels = drawn * std + mean
+    assert pixels.min() > -1e-6
+    assert pixels.max() < 1 + 1e-6
+    assert len(drawn.flatten(0, 1).unique(dim=0)) == 6
+
+
+@pytest.mark.parametrize(("value", "pixel"), [(-1.0, 0.0), (0.0, 0.5), (1.0, 1.0), (1.1, 1.0)])
+def test_minus_one_is_black_and_one_is_white(made, value, pixel):
+    drawn = gan._normalised(torch.full((1, 1, 1, 1), value), made)
+    assert drawn.item() == pytest.approx((pixel - 0.5) / 0.3)
+
+
+def test_a_larger_draw_begins_with_the_smaller_and_seeds_differ(made):
+    network = gan.train(made, small(), **CPU).generator
+    two, three = gan.sample(network, made, 2), gan.sample(network, made, 3)
+    torch.testing.assert_close(three[:, :2], two, rtol=1e-5, atol=1e-6)
+    assert torch.equal(two, gan.sample(network, made, 2))
+    assert not torch.equal(two, gan.sample(network, made, 2, seed=1))
+
+
+@pytest.mark.slow
+def test_it_learns_the_digits():
+    """The class means of real digits classify the drawn ones as asked, and the drawn ones of a class differ."""
+    digits = data.load("digits", image_size=8)
+    hyper = GanTraining(steps=250, batch=64, generator_width=32, discriminator_width=16, lr=1e-3)
+    drawn = gan.sample(gan.train(digits, hyper, **CPU).generator, digits, 20)
+    real = digits.normalise(digits.x_train)
+    classes = [real[digits.y_train == c] for c in range(10)]
+    nearest = torch.cdist(drawn.flatten(0, 1).flatten(1), torch.stack([x.mean(0).flatten() for x in classes])).argmin(1)
+    assert (nearest == torch.arange(10).repeat_interleave(20)).float().mean() > 0.7
+    assert drawn.std(1).mean() > 0.5 * torch.stack([x.std(0).mean() for x in classes]).mean()
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize("side", [30, 9])
+def test_sides_that_4_does_not_divide_are_refused(make_dataset, side):
+    with pytest.raises(DataError, match=rf"^the generator .* the {side}x{side} pixels of made: load the data with an image_size"):
+        gan.train(make_dataset(4, 4, size=side), small(), **CPU)
+
+
+@pytest.mark.parametrize("ipc", [0, -1])
+def test_no_images_are_refused(made, ipc):
+    with pytest.raises(SpecError, match=rf"^cannot draw {ipc} images of each class: draw at least 1$"):
+        gan.sample(gan.Generator(small(), 1, 3, (8, 8)), made, ipc)
+
+
+BAD = [{"steps": 0}, {"batch": 1}, {"latent": 0}, {"generator_width": 1}, {"lr": 0.0}, {"beta1": 1.0}, {"slope": -0.1}]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=str)
+def test_hyper_parameters_out_of_range_are_refused(bad):
+    with pytest.raises(SpecError, match=f"^{next(iter(bad))} must"):
+        small(**bad)
+
+
+def test_the_key_follows_the_hyper_parameters():
+    assert key(GanTraining()) == key(GanTraining(lr=2e-4)) != key(GanTraining(lr=1e-4))

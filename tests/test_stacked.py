@@ -1,0 +1,85 @@
+"""Networks trained side by side are those trained alone, step for step; on a CPU, through the code that a GPU captures."""
+
+import pytest
+import torch
+
+from dclib import networks, train
+from dclib.augment import augment, augment_each
+from dclib.data import generator
+from dclib.errors import Interrupted
+from dclib.spec import MLP, AlexNet, ConvNet, Training
+from dclib.stacked import Stack, train_together
+
+SHAPE = dict(channels=1, classes=3, size=(8, 8))
+ALL = ("crop", "scale", "rotate", "noise", "flip")
+CASES = [
+    Training(ConvNet(width=4, depth=2), epochs=6),
+    Training(ConvNet(width=4, depth=2, norm="batch"), epochs=4, augment="crop+noise", lr=0.1),
+    Training(ConvNet(width=4, depth=1, norm="layer"), epochs=3, batch=7, weight_decay=0.1, momentum=0.5),
+    Training(MLP(width=8), epochs=3, augment="crop+scale+rotate", batch=7),
+    Training(AlexNet(), epochs=1),
+]
+
+
+def drawn(hyper, seeds):
+    return [networks.build(hyper.network, **SHAPE, seed=generator(s, "weights").initial_seed()).double() for s in seeds]
+
+
+@pytest.mark.parametrize("hyper", CASES, ids=lambda hyper: f"{hyper.network}-{hyper.augment}")
+def test_together_as_alone(made, hyper):
+    hyper, seeds = hyper.resolve(), [3, 1, 4]
+    x, y = made.normalise(made.x_train, torch.float64), made.y_train
+    stack = train_together(drawn(hyper, seeds), x, y, hyper, train.schedule(hyper), seeds=seeds)
+    for j, (seed, alone) in enumerate(zip(seeds, drawn(hyper, seeds), strict=True)):
+        train.train(alone, x, y, hyper, seed=seed)
+        for name, value in alone.state_dict().items():
+            torch.testing.assert_close(stack.unstack(j)[name], value, rtol=1e-8, atol=1e-10)
+
+
+def test_evaluate_gives_each_seed_its_own_network(made, monkeypatch):
+    """The same accuracies, in the same order, in groups that do not divide the number of networks."""
+    monkeypatch.setattr(train, "TOGETHER", 2)
+    monkeypatch.setattr(train.engines, "choose", lambda engine, *rest: engine)
+    hyper = Training(ConvNet(width=4, depth=1), epochs=1, lr=0.1, precision="float64")
+    x, seen = made.normalise(made.x_train), []
+    more = dict(seeds=[5, 6, 7], device="cpu")
+    alone = train.evaluate(x, made.y_train, made, hyper, engine="eager", **more)
+    together = train.evaluate(x, made.y_train, made, hyper, engine="captured", on_network=lambda *a: seen.append(a), **more)
+    assert together == alone
+    assert seen == list(zip([5, 6, 7], alone, strict=True))
+    assert len(set(alone)) > 1
+
+
+def test_the_networks_differ(made):
+    hyper = CASES[0].resolve()
+    stack = Stack(drawn(hyper, [0, 1]))
+    logits = stack(made.normalise(made.x_train[:4]).double().expand(2, 4, 1, 8, 8))
+    for j, alone in enumerate(drawn(hyper, [0, 1])):
+        torch.testing.assert_close(logits[j], alone(made.normalise(made.x_train[:4]).double()), rtol=1e-10, atol=1e-12)
+    assert not torch.allclose(logits[0], logits[1])
+
+
+def test_it_stops_between_epochs(made):
+    hyper, calls = CASES[0].resolve(), iter([False, True])
+    x = made.normalise(made.x_train, torch.float64)
+    with pytest.raises(Interrupted):
+        train_together(drawn(hyper, [0]), x, made.y_train, hyper, [0.1] * 5, seeds=[0], should_stop=lambda: next(calls))
+
+
+def test_bfloat16_stays_close(made):
+    hyper = Training(ConvNet(width=8, depth=1), precision="bfloat16").resolve()
+    networks_, x = [n.float() for n in drawn(hyper, [0, 1])], made.normalise(made.x_train[:4]).expand(2, 4, 1, 8, 8)
+    exact, rough = Stack(networks_)(x), Stack(networks_, "bfloat16")(x)
+    assert rough.dtype == torch.float32
+    assert not torch.equal(exact, rough)
+    torch.testing.assert_close(rough, exact, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("operations", [("crop",), ("noise",), ALL])
+def test_batches_are_augmented_as_each_alone(made, operations):
+    x = made.normalise(made.x_train)
+    batches = torch.stack([x, x.flip(0), x * 2])
+    together = augment_each(batches, operations, [generator(s, "augment") for s in range(3)])
+    for s, batch in enumerate(batches):
+        torch.testing.assert_close(together[s], augment(batch, operations, generator(s, "augment")), rtol=1e-5, atol=1e-6)
+    assert augment_each(batches, (), []) is batches
