@@ -23,7 +23,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 # never load torch
 MEASURE = {"architectures", "spec", "errors", "files", "progress", "provenance", "experiments", "paper"}
-MEASURE |= {"records", "results", "outcomes", "report", "figures", "merge", "baselines", "speed"}
+MEASURE |= {"records", "results", "outcomes", "report", "figures", "merge", "baselines"}
 MEASURE |= {"jobs", "cluster", "spread", "stopping", "options", "commands", "cli"}
 DATA = {"data", "sources", "folders", "formats", "pixels"}
 GROUND = DATA | {"networks", "matching", "augment"}  # stand on errors and spec alone
