@@ -110,8 +110,8 @@ def compute(
     """
     check_request(cluster, workers)
     check_writable(store.root / preset / "sets.jsonl")
-    if (n := launched()) > 1:
-        raise SpecError(f"torchrun has started {n} processes, which would do the same runs: use workers={n} instead")
+    if launched() > 1:
+        raise SpecError(f"torchrun has started {launched()} processes for the same runs: use workers={launched()} instead")
     for name in sorted({cell.dataset for cell in cells}) if cluster is None else ():
         load(name, 0)
     end = None if seconds is None else time.monotonic() + seconds
