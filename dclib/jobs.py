@@ -6,7 +6,7 @@ than the run it was at. Only the `Board` writes into the store: a worker needs n
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ class Job:
     checkpoints: Path | None = None
     known: tuple[dict[str, Any], ...] = ()
     made: CondensedSet | None = None
-    state: bytes | None = None
+    state: bytes | None = field(default=None, repr=False)
 
     @property
     def title(self) -> str:
@@ -73,7 +73,7 @@ class Answer:
 
     records: tuple[dict[str, Any], ...]
     made: CondensedSet | None = None
-    state: bytes | None = None
+    state: bytes | None = field(default=None, repr=False)
     error: DclibError | None = None
 
 

@@ -22,7 +22,7 @@ from dclib.errors import ClusterError, DataError, Interrupted, SpecError
 from dclib.jobs import Board
 from dclib.provenance import versions
 from dclib.results import Store
-from dclib.spec import MakeSet, TrainNetworks
+from dclib.spec import ConvNet, MakeSet, TrainNetworks, WholeTraining
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -245,7 +245,7 @@ def computed(folder):
     """Every value on disk, by key and network; a set's is its hash."""
     found = {}
     for record in (record for records in Store(folder).records.values() for record in records):
-        for network, value in record.get("accuracies", {"set": record["set_hash"]}).items():
+        for network, value in (record.get("accuracies") or {"set": record["set_hash"]}).items():
             found.setdefault((record["key"], network), []).append(value)
     return found
 
@@ -380,6 +380,86 @@ def test_a_set_under_way_goes_on_from_the_callers_checkpoint(cells, tmp_path, se
     assert len(board.take(job, got)) == 2
     assert not checkpoint.exists()
     assert computed(store.root)[job.run.key, "set"] == serially[job.run.key, "set"]
+
+
+# --- jobs that stand on a training on the whole set
+
+
+@pytest.fixture
+def coresets(monkeypatch):
+    """Guided choices at one and two images per class, and the whole set's row, all of one training."""
+    smoke = experiments.SMOKE
+    short = dataclasses.replace(
+        smoke,
+        training=lambda cell: dataclasses.replace(smoke.training(cell), epochs=2),
+        whole=lambda cell, seed: WholeTraining(cell.dataset, ConvNet(width=4, depth=2), epochs=1, batch=400, seed=seed),
+    )
+    monkeypatch.setitem(experiments.PRESETS, "smoke", short)
+    return experiments.CORESETS.cells(short, network=("herding", "forgetting", "whole"), ipc=(1, 2), test_network="MLP:width=8")
+
+
+def begun(jobs):
+    return [type(job.run) for job in jobs]
+
+
+def all_done(board, folder, jobs):
+    """Do jobs and those that follow, each in a folder of its own, as workers do; returns them in order."""
+    done = []
+    while jobs:
+        job, *jobs = jobs
+        done.append(job)
+        got = run.alone(job, folder / str(len(done)), lambda: False)
+        assert got.error is None
+        jobs += board.take(job, got)
+    return done
+
+
+@pytest.mark.parametrize("shares", [False, True], ids=["with disks of their own", "on one disk"])
+def test_the_whole_training_is_done_once_before_what_stands_on_it(coresets, tmp_path, shares):
+    store = Store(tmp_path / "here")
+    board = Board(coresets, store, preset="smoke", checkpoints=store.root if shares else None, **OPTIONS)
+    jobs = board.begin()
+    assert (begun(jobs), board.total) == ([WholeTraining], 9)
+    done = all_done(board, tmp_path / "workers", jobs)
+    assert begun(done) == [WholeTraining] + [MakeSet] * 4 + [TrainNetworks] * 4
+    assert all((job.state is None) == (shares or not isinstance(job.run, MakeSet)) for job in done)
+    assert store.incomplete(coresets) == []
+    assert {len(values) for values in computed(store.root).values()} == {1}
+    assert store.is_trained(jobs[0].run)
+    assert Board(coresets, store, preset="smoke", **OPTIONS).begin() == []
+
+
+def test_recorded_indices_need_no_training_and_a_lost_state_is_made_again(coresets, tmp_path):
+    store, first = Store(tmp_path / "here"), coresets[:1]
+    board = Board(first, store, preset="smoke", **OPTIONS)
+    whole, *_ = all_done(board, tmp_path / "workers", board.begin())
+    store.whole_path("smoke", whole.run.key).unlink()
+    assert begun(Board(coresets, store, preset="smoke", **OPTIONS).begin()) == [WholeTraining]
+    again = [dataclasses.replace(first[0], networks=2)]
+    assert begun(Board(again, store, preset="smoke", **OPTIONS).begin()) == [TrainNetworks]
+    assert not store.is_trained(whole.run)
+
+
+def test_a_stopped_training_on_the_whole_set_goes_on_from_what_came_back(coresets, tmp_path):
+    store = Store(tmp_path / "here")
+    board = Board(coresets, store, preset="smoke", **OPTIONS)
+    (job,) = board.begin()
+    asked = iter([False] * 3)
+    got = run.alone(job, tmp_path / "there", lambda: next(asked, True))
+    assert "stopped after 2 of 3 steps" in str(got.error)
+    assert (board.take(job, got), got.records) == ([], ())
+    assert not store.is_trained(job.run)
+    (rest,) = Board(coresets, store, preset="smoke", **OPTIONS).begin()
+    assert rest.state == got.state
+    asked = iter([False] * 2)
+    assert run.alone(rest, tmp_path / "elsewhere", lambda: next(asked, True)).error is None, "one step is left"
+
+
+def test_a_cluster_computes_coresets(coresets, address, tmp_path, capfd):
+    assert run.compute(coresets, Store(tmp_path / "spread"), "smoke", cluster=address, **OPTIONS) == []
+    assert run.compute(coresets, Store(tmp_path / "serial"), "smoke", **OPTIONS) == []
+    assert len(computed(tmp_path / "spread")) == len(computed(tmp_path / "serial")) == 9
+    assert {len(values) for values in computed(tmp_path / "spread").values()} == {1}
 
 
 # --- stopped

@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from dclib.checkpoint import State, load_checkpoint, save_checkpoint
+from dclib.checkpoint import State, load_checkpoint, save_checkpoint, save_tensors
 from dclib.cli import main
 from dclib.errors import FileError
 from dclib.merge import merge_into
 from dclib.results import CondensedSet, Store
-from dclib.spec import Condensation, MakeSet, Training, TrainNetworks, full
+from dclib.spec import Condensation, MakeSet, Training, TrainNetworks, WholeTraining, full
 
 SET = MakeSet("digits", "condense", 0, Condensation().resolve())
 RUN = TrainNetworks(SET, Training().resolve())
+WHOLE = WholeTraining("digits", epochs=3)
 WORDS = "ConvNet on digits, 1/class, condensed with ConvNet, seed 0"
 
 
@@ -34,12 +35,12 @@ def a_set(seed=0, key=SET.key):
     return CondensedSet(images, np.arange(10), "digits", tuple("0123456789"), (0.1,), (0.3,), key, {"seed": seed})
 
 
-def add_set(store, run=SET, pixels=0, started="2026-01-01", data="data", file=True):
+def add_set(store, run=SET, pixels=0, started="2026-01-01", data="data", file=True, **more):
     made = a_set(pixels, run.key)
     if file:
         made.save(store.set_path("paper", run.key))
     record = dict(key=run.key, kind="MakeSet", run=full(run), started=started, set_hash=made.hash, data_hash=data)
-    store.add("paper", record)
+    store.add("paper", {**record, **more})
 
 
 def add_networks(store, accuracies, run=RUN, started="2026-01-02", data="data"):
@@ -50,6 +51,15 @@ def add_networks(store, accuracies, run=RUN, started="2026-01-02", data="data"):
 def add_checkpoint(store, k, key=SET.key, engine="eager"):
     state = State(torch.full((2, 1, 1, 4, 4), float(k)), torch.zeros(2, 1, 1, 4, 4), k, [1.0] * k, 1.0)
     save_checkpoint(store.checkpoint_path("paper", key), state, identity(engine))
+
+
+def add_whole(store, accuracies, started="2026-01-02", record=True):
+    """A training on the whole set, with its state after so many epochs."""
+    about = {"k": len(accuracies), "epoch_accuracies": accuracies, "train_accuracies": accuracies, "seconds": 1.0}
+    save_tensors(store.whole_path("paper", WHOLE.key), {"right": torch.ones(4, dtype=torch.bool)}, about, {"run": "r", "data": "d"})
+    if record:
+        spelled = dict(key=WHOLE.key, kind="WholeTraining", run=full(WHOLE), started=started, data_hash="data")
+        store.add("paper", {**spelled, "accuracies": {"0": accuracies[-1]}, "epoch_accuracies": accuracies})
 
 
 def identity(engine="eager"):
@@ -184,6 +194,44 @@ def test_checkpoints_come_where_the_run_is_not_finished_and_theirs_is_further(he
         f"{there.checkpoint_path('paper', 'compiled')} is left out: the checkpoint here was begun with another engine or other data"
     ]
     assert merged(Store(here.root), there).checkpoints == 0
+
+
+def test_a_training_on_the_whole_set_comes_with_its_state_and_the_sets_chosen_with_it(here, there):
+    chosen = MakeSet("digits", "herding", 0, Condensation(), whole=WHOLE)
+    add_whole(there, [80.0, 85.0, 90.0])
+    add_set(there, chosen, file=False, indices=[[1], [2]])
+    found = merged(here, there)
+    assert (found.networks, found.sets, found.checkpoints, found.differences) == (1, 1, 1, [])
+    assert (here.root / "paper" / "whole.jsonl").exists()
+    again = Store(here.root)
+    assert again.accuracies(WHOLE.key) == {0: 90.0}
+    assert again.is_trained(WHOLE)
+    assert again.indices(chosen.key) == [[1], [2]]
+    assert content(here) == content(there)
+    found = merged(again, there)
+    assert (found.networks, found.sets, found.checkpoints, found.alike) == (0, 0, 0, 2)
+
+
+def test_the_state_of_a_training_under_way_comes_where_it_is_further(here, there):
+    add_whole(here, [80.0], record=False)
+    add_whole(there, [80.0, 85.0], record=False)
+    assert merged(here, there).checkpoints == 1
+    assert content(here) == content(there)
+    assert not here.is_trained(WHOLE)
+    assert merged(here, there).checkpoints == 0
+
+
+def test_the_state_of_another_training_than_the_recorded_one_is_left_and_told(here, there):
+    add_whole(here, [80.0, 85.0, 90.0], started="2026-01-01")
+    path = here.whole_path("paper", WHOLE.key)
+    path.unlink()
+    add_whole(there, [80.0, 85.0, 89.5])
+    differences = merged(here, there).differences
+    assert differences == [
+        f"ConvNet on the whole of digits, seed 0, network 0: 90 % here and 89.5 % in {there.root}; the older counts, that here",
+        f"{there.whole_path('paper', WHOLE.key)} is left out: it is not the state of the training that is recorded here",
+    ]
+    assert not path.exists()
 
 
 def test_only_a_checkpoint_is_a_result_too(here, there):
