@@ -17,7 +17,7 @@ import contest
 
 SHORT = dict(classes=10, channels=1, size=28, network="ConvNet")
 CASES = [
-    ("1 image/class, 256 real images per class", dict(ipc=1, real=256, T=1, epochs=1, steps=3)),
+    ("1 image/class, 256 real images per class", dict(ipc=1, real=256, T=1, epochs=1, steps=2)),
     ("1 image/class, 64 real images per class", dict(ipc=1, real=64, T=1, epochs=1, steps=5)),
     ("10 images/class, 256 real, T = 2 of 10, 50 epochs of the network", dict(ipc=10, real=256, T=2, epochs=50, steps=1)),
 ]
@@ -82,9 +82,11 @@ def main() -> None:
         return
     for title, shape in CASES[1:2] if options.quick else CASES:
         case = {**SHORT, "network": options.network, **shape, "device": options.device}
-        gflop, peak = contest.run(__file__, "flops", {**case, "device": "cpu"})["gflop"], contest.peak_gflops(options.device)
+        peak = {"peak_gflops": contest.peak_gflops(options.device)}
+        if case["T"] == 1:  # counting takes as long as the step
+            peak["gflop"] = contest.run(__file__, "flops", {**case, "device": "cpu"})["gflop"]
         found = contest.contest(__file__, case, contestants(options), options.rounds)
-        contest.record("condense", f"{options.network}, {title}", case, found, gflop=gflop, peak_gflops=peak)
+        contest.record("condense", f"{options.network}, {title}", case, found, **peak)
 
 
 if __name__ == "__main__":
