@@ -123,8 +123,9 @@ def test_every_cell_spells_out(experiment, preset):
     cells = experiment.cells(preset)
     assert len({tuple(c.place.items()) for c in cells}) == len(cells) > 0
     for c in cells:
-        runs = c.runs()
-        assert [run.seed if c.network == WHOLE else run.set.seed for run in runs] == list(range(c.sets))
+        seeds = range(min(c.sets, 10))  # of the 1000 draws of optimal random selection some
+        runs = c.runs(seeds)
+        assert [run.seed if c.network == WHOLE else run.set.seed for run in runs] == list(seeds)
         assert len({run.key for run in runs}) == len(runs)
         for run in runs:
             assert "auto" not in json.dumps(full(run))
