@@ -9,7 +9,7 @@ import re
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +106,8 @@ def _client(where: Any) -> Iterator["Client"]:
     try:
         client.__init__(where, timeout=ANSWER_SECONDS, set_as_default=False)
     except Exception as error:  # also when something else answers
-        client.close()
+        with suppress(Exception):
+            client.close()
         sentence = f"no Dask scheduler answers at {where}: start one with `dask scheduler`, or correct the address"
         raise ClusterError(sentence) from error
     try:

@@ -124,11 +124,11 @@ def augment(images: np.ndarray, operations: tuple[str, ...], draw: np.random.Gen
     for i, image in enumerate(images):
         operation = operations[draw.integers(len(operations))]
         if operation == "crop":
-            out[i] = crop(image, mean, *draw.integers(0, 8, 2))
+            out[i] = crop(image, mean, *draw.integers(0, 8, 2).tolist())
         elif operation == "scale":
-            out[i] = scale(image, *draw.uniform(0.8, 1.2, 2))
+            out[i] = scale(image, *draw.uniform(0.8, 1.2, 2).tolist())
         elif operation == "rotate":
-            out[i] = rotate(image, mean, draw.integers(-45, 45))
+            out[i] = rotate(image, mean, int(draw.integers(-45, 45)))
         elif operation == "noise":
             out[i] = image + 0.001 * draw.standard_normal(image.shape)
         elif draw.random() < 0.5:

@@ -51,7 +51,7 @@ def spread(cells: Sequence[Cell], store: Store, should_stop: Callable[[], bool],
     """
     board = Board(cells, store, **how, checkpoints=store.root.resolve() if where["workers"] else None)
     jobs = board.begin()
-    with connected(**where) as client, Progress(f"{board.total} runs on {len(client.nthreads())} workers", board.total) as progress:
+    with connected(**where) as client, Progress(f"runs on {where['cluster'] or 'worker processes'}", board.total) as progress:
 
         def take(job: Job, got: Answer) -> list[Job]:
             more = board.take(job, got)

@@ -101,7 +101,7 @@ def load() -> list[Contest]:
 
 
 def _contest(record: dict[str, Any]) -> Contest:
-    entries = record["contestants"].items()
+    entries = sorted(record["contestants"].items(), key=lambda entry: list(CONTESTANTS).index(entry[0].partition("/")[0]))
     seconds, memory = ({name: entry[part] for name, entry in entries} for part in ("seconds", "peak_mb"))
     about = {name: value for name, value in record.items() if name not in ("bench", "title", "case", "contestants")}
     return Contest(record["bench"], record["title"], record["case"], seconds, memory, about)
@@ -156,12 +156,11 @@ def _number(value: float | None, form: str) -> str:
 
 def machines(found: Sequence[Contest]) -> str:
     """Where it was measured, in a sentence."""
-    where = dict.fromkeys(
-        f"{c.about['machine'] if c.about['device'] == 'cpu' else c.about['device']}, torch {c.about['versions']['torch']}"
-        + (f", measured peak {c.about['peak_gflops']:.0f} GFLOP/s" if "peak_gflops" in c.about else "")
-        for c in found
-        if c.bench == "condense"
-    )
+    peaks: dict[str, list[float]] = {}
+    for c in (c for c in found if "peak_gflops" in c.about):
+        name = c.about["machine"] if c.about["device"] == "cpu" else c.about["device"]
+        peaks.setdefault(f"{name}, torch {c.about['versions']['torch']}", []).append(c.about["peak_gflops"])
+    where = [f"{name}, where a matrix product reached {min(p):.0f} to {max(p):.0f} GFLOP/s" for name, p in peaks.items()]
     return f"Measured on {'; '.join(where)}." if where else "Nothing is measured yet: `make bench` does it."
 
 
@@ -202,7 +201,7 @@ def scaling(found: Sequence[Contest]) -> Picture:
         x, seconds, memory = zip(*sorted(found_points), strict=True)
         for row, (values, label) in enumerate(((seconds, "seconds"), (memory, "GB"))):
             grid[row, column].plot(x, values, "o-", color="#1f6f8b")
-            grid[row, column].set_ylim(0)
+            grid[row, column].set_ylim(0, 1.1 * max(values))
             grid[row, column].spines[["top", "right"]].set_visible(False)
             grid[row, 0].set_ylabel(label)
         grid[1, column].set_xlabel(axis)

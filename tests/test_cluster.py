@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -253,12 +254,26 @@ def computed(folder):
 @pytest.fixture(scope="module")
 def serially(tmp_path_factory):
     """What one process computes, with as many threads of torch as each of two workers has."""
-    folder, threads = tmp_path_factory.mktemp("serially"), torch.get_num_threads()
-    torch.set_num_threads(max(1, threads // 2))
-    with pytest.MonkeyPatch.context() as patch:
+    folder = tmp_path_factory.mktemp("serially")
+    with pytest.MonkeyPatch.context() as patch, halved():
         assert run.compute(shorten(patch), Store(folder), "smoke", **OPTIONS) == []
-    torch.set_num_threads(threads)
     return computed(folder)
+
+
+@contextmanager
+def halved():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(max(1, threads // 2))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def half_the_threads():
+    with halved():
+        yield
 
 
 def killed_once(job, folder, should_stop):
@@ -291,7 +306,7 @@ def test_workers_of_this_machine_compute_what_one_process_does(cells, tmp_path, 
     assert found == {key: serially[key] for key in found}
     assert len(found) == 10
     assert not list(tmp_path.rglob("checkpoints/*.safetensors"))
-    assert re.fullmatch(r"6 runs on 2 workers: 6 of 6 in \d+ s\n", capfd.readouterr().err)
+    assert re.fullmatch(r"runs on worker processes: 6 of 6 in \d+ s\n", capfd.readouterr().err)
     assert dict(os.environ) == environment
 
 
@@ -365,7 +380,7 @@ def test_a_stopped_job_hands_over_the_networks_it_has_trained(cells, tmp_path):
     assert [list(r["accuracies"]) for r in run.alone(rest, tmp_path / "again", lambda: False).records] == [["1"]]
 
 
-def test_a_set_under_way_goes_on_from_the_callers_checkpoint(cells, tmp_path, serially):
+def test_a_set_under_way_goes_on_from_the_callers_checkpoint(cells, tmp_path, serially, half_the_threads):
     store = Store(tmp_path / "here")
     board = Board(cells, store, preset="smoke", checkpoints=store.root, **OPTIONS)
     job = board.begin()[-1]

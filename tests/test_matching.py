@@ -52,7 +52,7 @@ def problem(make_dataset, monkeypatch):
 
     def set_up(text, channels, side, *, classes=2, ipc=1, real=3):
         dataset = make_dataset(*[real + 1] * classes, channels=channels, size=side)
-        hyper = Condensation(ipc=ipc, network=Network.parse(text), real_batch=real, precision="float64")
+        hyper = Condensation(ipc=ipc, network=Network.parse(text), real_batch=real, precision="float64", bn="true")
         return frozen(condense.Condenser(dataset, hyper.resolve(), seed=0).inner)
 
     return set_up

@@ -41,6 +41,11 @@ def test_medians_ratios_and_shares(written):
     ]  # fmt: skip
 
 
+def test_contestants_stand_in_their_order(written):
+    written(record(contestants=dict(reversed(record()["contestants"].items()))))
+    assert list(speed.contests()[0].seconds) == ["plain", "tuned", "compiled/bfloat16"]
+
+
 def test_the_last_of_a_case_counts_and_devices_are_told_apart(written):
     gpu = record(device="a GPU", case={"device": "cuda"})
     written(record(gflop=1.0), gpu, record(gflop=2.0))
@@ -68,7 +73,7 @@ def test_figures(written):
     assert len(speed.ratios(found).figure.axes) == 1
     time, memory = speed.scaling(found).figure.axes
     assert list(time.lines[0].get_xdata()) == list(memory.lines[0].get_xdata()) == [8, 16]
-    assert "a machine, torch 2.14.1, measured peak 50 GFLOP/s" in speed.machines(found)
+    assert "a machine, torch 2.14.1, where a matrix product reached 50 to 50 GFLOP/s" in speed.machines(found)
 
 
 def test_smoke_times_something_now():
