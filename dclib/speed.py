@@ -139,9 +139,9 @@ def speed_table(found: Sequence[Contest]) -> str:
             ratios = [_number(contest.ratio(name, to), ".2f") for to in ("plain", "tuned")]
             spread = f"{min(contest.seconds[name]):.2f} … {max(contest.seconds[name]):.2f}"
             share, first = contest.share(name), name == next(iter(contest.seconds))
-            numbers = [*ratios, _number(share and 100 * share, ".0f"), f"{contest.memory[name]:,}"]
-            rows.append([contest.title if first else "", _called(name), f"{contest.median(name):.2f}", spread, *numbers])
-    head = ["the work", "done by", "median s", "least … most", "× literal", "× tuned", "% of peak", "peak MB"]
+            numbers = [*ratios, _number(share and 100 * share, ".0f"), f"{contest.median(name):.2f}", spread]
+            rows.append([contest.title if first else "", _called(name), *numbers, f"{contest.memory[name]:,}"])
+    head = ["the work", "done by", "× literal", "× tuned", "% of peak", "median s", "least … most", "peak MB"]
     return pipe_table(head, rows or [[DASH] * len(head)], left=2)
 
 
