@@ -11,7 +11,6 @@ Usage: python benchmarks/bench_condense.py [--device cuda] [--rounds 2] [--quick
 """
 
 import argparse
-import json
 
 import contest
 
@@ -68,14 +67,9 @@ def contestants(options: argparse.Namespace) -> list[str]:
 
 def main() -> None:
     """Run the cases, record them and print a table for each."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--network", default="ConvNet")
+    parser = contest.parser(__doc__, rounds=1)
     parser.add_argument("--quick", action="store_true", help="the second case alone")
     parser.add_argument("--bfloat16", action="store_true", help="on a CPU, too")
-    parser.add_argument("--contestant", help=argparse.SUPPRESS)
-    parser.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.contestant:
         work(options.contestant, options.case)

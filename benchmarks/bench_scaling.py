@@ -3,8 +3,6 @@
 Usage: python benchmarks/bench_scaling.py [--device cuda]
 """
 
-import argparse
-
 import contest
 
 BASE = dict(classes=10, channels=3, size=32, network="ConvNet", ipc=1, real=16, T=1, epochs=1, steps=2)
@@ -20,8 +18,7 @@ def main() -> None:
     """Measure each point in a process of its own, record and print them."""
     import bench_condense
 
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser = contest.parser(__doc__)
     parser.add_argument("--largest", action="store_true", help="100 classes of 50 images of 64 × 64 pixels as well: minutes")
     options = parser.parse_args()
     engine = "captured" if options.device == "cuda" else "eager"

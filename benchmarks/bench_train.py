@@ -11,8 +11,6 @@ A training of 1001 epochs is shortened to `epochs`, and on a CPU three networks 
 Usage: python benchmarks/bench_train.py [--device cuda] [--rounds 2] [--network ConvNet]
 """
 
-import argparse
-import json
 import time
 
 import contest
@@ -64,13 +62,7 @@ def work(contestant: str, case: dict) -> None:
 
 def main() -> None:
     """Run the contest, record it and print its table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--network", default="ConvNet")
-    parser.add_argument("--contestant", help=argparse.SUPPRESS)
-    parser.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = contest.parser(__doc__, rounds=2).parse_args()
     if options.contestant:
         work(options.contestant, options.case)
         return

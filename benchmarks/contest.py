@@ -4,6 +4,7 @@ Each contestant is a fresh process, so that its allocator settings, compilation 
 that a slow spell of the machine meets all of them. A record holds every time that was measured, never only a median.
 """
 
+import argparse
 import json
 import os
 import statistics
@@ -13,6 +14,18 @@ import time
 from pathlib import Path
 
 RECORDS = Path(__file__).resolve().parents[1] / "results" / "speed.jsonl"
+
+
+def parser(doc: str, rounds: int | None = None) -> argparse.ArgumentParser:
+    """The options that benchmarks have in common, and those by which one starts its contestants."""
+    made = argparse.ArgumentParser(description=doc.splitlines()[0])
+    made.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    if rounds is not None:
+        made.add_argument("--rounds", type=int, default=rounds)
+        made.add_argument("--network", default="ConvNet")
+        made.add_argument("--contestant", help=argparse.SUPPRESS)
+        made.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
+    return made
 
 
 def dataset(classes: int, channels: int, size: int, count: int):
