@@ -97,10 +97,13 @@ SMOKE_EPOCHS = {"AlexNet": 15, "VGG11": 15, "ResNet18": 10}
 CPU_WHOLE = {"mnist": 3, "fashionmnist": 5, "svhn": 4, "svhn10k": 15}  # epochs on the whole set; elsewhere 8
 
 
-def _reduced(steps: dict[str, tuple[int, int]], share: int) -> Callable[[Cell], Condensation]:
-    """Fewer outer steps and real images; above 1 image per class a `share`-th of ς_θ, too, and the outer steps that T = ipc leaves.
+def _reduced(steps: dict[str, tuple[int, int]], share: int, fewer: Callable[[int], float]) -> Callable[[Cell], Condensation]:
+    """Fewer outer steps and real images, and above 1 image per class fewer of all that T = ipc repeats: pilot values.
 
-    At `cpu` K falls to a 7.5th at 10 images per class and to a 15th at more, at `smoke` with T itself: pilot values.
+    Args:
+        steps: K at 1 image per class and the number of real images, by the network's family.
+        share: ς_θ falls to a `share`-th.
+        fewer: K falls to a `fewer`-th of what it is at 1 image per class.
     """
 
     def condensation(cell: Cell) -> Condensation:
@@ -108,8 +111,7 @@ def _reduced(steps: dict[str, tuple[int, int]], share: int) -> Callable[[Cell], 
         hyper = dataclasses.replace(paper_condensation(cell), outer_steps=K, real_batch=real)
         if cell.ipc == 1:
             return hyper
-        fewer = 15 if cell.ipc > 10 else 7.5
-        K = max(1, round(K / (fewer if steps is CPU_STEPS else cell.ipc)))
+        K = max(1, round(K / fewer(cell.ipc)))
         return dataclasses.replace(hyper, outer_steps=K, network_epochs=max(1, loops(cell.ipc)[1] // share))
 
     return condensation
@@ -177,7 +179,7 @@ CPU_DATA = ("mnist", "fashionmnist", "cifar10", "svhn10k")  # svhn10k stands in 
 SMOKE = Preset(
     "smoke",
     "the embedded digits and few steps: does everything work?",
-    _reduced(SMOKE_STEPS, 20),
+    _reduced(SMOKE_STEPS, 20, lambda ipc: ipc),
     smoke_training,
     sets=1,
     networks=1,
@@ -193,7 +195,7 @@ SMOKE = Preset(
 CPU = Preset(
     "cpu",
     "the paper's data sets with fewer steps, in minutes to hours on two cores",
-    _reduced(CPU_STEPS, 5),
+    _reduced(CPU_STEPS, 5, lambda ipc: 15 if ipc > 10 else 7.5),
     cpu_training,
     sets=2,
     networks=5,
