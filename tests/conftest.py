@@ -1,8 +1,11 @@
 """Small made data, for the tests that need images but no particular ones."""
 
+import dataclasses
+
 import pytest
 import torch
 
+from dclib import experiments
 from dclib.data import Dataset
 
 
@@ -24,3 +27,22 @@ def make_dataset():
 def made(make_dataset):
     """Three classes of 5, 9 and 9 images of 8 × 8 pixels."""
     return make_dataset(5, 9, 9)
+
+
+@pytest.fixture(scope="session")
+def shorten_smoke():
+    """Return a function that puts a preset of few steps and epochs in the place of `smoke`."""
+
+    def shorten(monkeypatch, outer_steps: int, **counts: int) -> experiments.Preset:
+        smoke = experiments.SMOKE
+        short = dataclasses.replace(
+            smoke,
+            condensation=lambda cell: dataclasses.replace(smoke.condensation(cell), outer_steps=outer_steps, real_batch=4),
+            training=lambda cell: dataclasses.replace(smoke.training(cell), epochs=3),
+            **counts,
+        )
+        monkeypatch.setitem(experiments.PRESETS, "smoke", short)
+        monkeypatch.setattr(experiments, "SMOKE", short)
+        return short
+
+    return shorten

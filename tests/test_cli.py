@@ -379,20 +379,9 @@ def test_a_damaged_set_is_refused_by_every_command(call, made, tmp_path):
 
 
 @pytest.fixture
-def tiny_preset(monkeypatch):
+def tiny_preset(monkeypatch, shorten_smoke):
     """`smoke` with two sets of two networks, each in a few epochs."""
-    smoke = experiments.SMOKE
-    short = dataclasses.replace(
-        smoke,
-        condensation=lambda cell: dataclasses.replace(smoke.condensation(cell), outer_steps=2, real_batch=4),
-        training=lambda cell: dataclasses.replace(smoke.training(cell), epochs=3),
-        sets=2,
-        networks=2,
-        random_sets=2,
-    )
-    monkeypatch.setitem(experiments.PRESETS, "smoke", short)
-    monkeypatch.setattr(experiments, "SMOKE", short)
-    return short
+    return shorten_smoke(monkeypatch, outer_steps=2, sets=2, networks=2, random_sets=2)
 
 
 NARROW = ("--networks", "random,LeNet", "--test-networks", "LeNet MLP:width=16")

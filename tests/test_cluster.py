@@ -218,23 +218,19 @@ def test_a_scheduler_without_workers_is_told(client, address, monkeypatch):
 # --- declared runs
 
 
-def shorten(monkeypatch):
-    """Make of `smoke` two sets of two networks for each cell, in a few steps."""
-    smoke = experiments.SMOKE
-    short = dataclasses.replace(
-        smoke,
-        condensation=lambda cell: dataclasses.replace(smoke.condensation(cell), outer_steps=3, real_batch=4),
-        training=lambda cell: dataclasses.replace(smoke.training(cell), epochs=3),
-        sets=2,
-        networks=2,
-        random_sets=2,
-    )
-    monkeypatch.setitem(experiments.PRESETS, "smoke", short)
-    return experiments.CROSS_ARCH.cells(short, network=("MLP:width=8", "random"), test_network=("MLP:width=8", "LeNet"))
+@pytest.fixture(scope="session")
+def shorten(shorten_smoke):
+    """Return a function that makes of `smoke` two sets of two networks for each cell, in a few steps, and gives some cells."""
+
+    def shortened(monkeypatch):
+        short = shorten_smoke(monkeypatch, outer_steps=3, sets=2, networks=2, random_sets=2)
+        return experiments.CROSS_ARCH.cells(short, network=("MLP:width=8", "random"), test_network=("MLP:width=8", "LeNet"))
+
+    return shortened
 
 
 @pytest.fixture
-def cells(monkeypatch):
+def cells(monkeypatch, shorten):
     return shorten(monkeypatch)
 
 
@@ -252,7 +248,7 @@ def computed(folder):
 
 
 @pytest.fixture(scope="module")
-def serially(tmp_path_factory):
+def serially(tmp_path_factory, shorten):
     """What one process computes, with as many threads of torch as each of two workers has."""
     folder = tmp_path_factory.mktemp("serially")
     with pytest.MonkeyPatch.context() as patch, halved():

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dclib.condense as algorithm
-from dclib import engine, experiments, files, run, sets, train
+from dclib import engine, files, run, sets, train
 from dclib.checkpoint import State, load_checkpoint, save_checkpoint
 from dclib.cli import main
 from dclib.errors import FileError, Interrupted
@@ -339,20 +339,9 @@ def test_a_picture_that_cannot_be_written_leaves_the_old_one(place, uninterrupte
 
 
 @pytest.fixture
-def tiny(monkeypatch):
+def tiny(monkeypatch, shorten_smoke):
     """`smoke` with two sets of three networks, in a few steps and epochs."""
-    smoke = experiments.SMOKE
-    short = dataclasses.replace(
-        smoke,
-        condensation=lambda cell: dataclasses.replace(smoke.condensation(cell), outer_steps=4, real_batch=4),
-        training=lambda cell: dataclasses.replace(smoke.training(cell), epochs=3),
-        sets=2,
-        networks=3,
-        random_sets=1,
-    )
-    monkeypatch.setitem(experiments.PRESETS, "smoke", short)
-    monkeypatch.setattr(experiments, "SMOKE", short)
-    return short
+    return shorten_smoke(monkeypatch, outer_steps=4, sets=2, networks=3, random_sets=1)
 
 
 RUN = ("run", "cross_arch", "--networks", "MLP:width=8", "--test-networks", "MLP:width=8")
