@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from .errors import ClusterError, SpecError
+from .errors import ClusterError, SpecError, first_line
 from .provenance import versions
 
 if TYPE_CHECKING:
@@ -148,8 +148,3 @@ def mismatch(worker: str, theirs: dict[str, str | None], ours: dict[str, str]) -
 def _release(name: str, version: str | None) -> str:
     version = (version or "").partition("+")[0]
     return ".".join(version.split(".")[:2]) if name == "python" else version
-
-
-def first_line(error: Exception) -> str:
-    """The first line of what an error says."""
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -16,7 +16,7 @@ from torch import Tensor
 from . import engine as engines
 from .checkpoint import State, load_checkpoint, save_checkpoint
 from .data import Dataset, generator
-from .errors import DataError, Diverged, Interrupted
+from .errors import Diverged, Interrupted
 from .inner import InnerStep
 from .ranks import ALONE, Ranks
 from .spec import Condensation, key
@@ -33,13 +33,8 @@ def initial_images(dataset: Dataset, hyper: Condensation, seed: int, dtype: torc
     draw = generator(seed, "init")
     if hyper.init == "noise":
         return torch.randn(dataset.classes, hyper.ipc, dataset.channels, *dataset.size, generator=draw).to(dtype)
+    dataset.require(hyper.ipc, "lower ipc or start from noise")
     chosen = [dataset.draw(c, hyper.ipc, draw) for c in range(dataset.classes)]
-    for c, indices in enumerate(chosen):
-        if len(indices) < hyper.ipc:
-            raise DataError(
-                f"class {dataset.class_names[c]!r} of {dataset.name} has {len(indices)} images, fewer than the {hyper.ipc} asked "
-                "for: lower ipc or start from noise"
-            )
     return torch.stack([dataset.normalise(dataset.x_train[i]).to(dtype) for i in chosen])
 
 

@@ -9,7 +9,7 @@ from statistics import fmean, pstdev
 
 import typer
 
-from .errors import DclibError, Interrupted, SpecError
+from .errors import DclibError, Interrupted, SpecError, first_line
 
 UsageError = typer.BadParameter.__base__  # typer's versions have it in different places
 UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -36,7 +36,7 @@ def guarded(command: Callable[[], int | None]) -> int:
         sentence, status = _explained(error)
         if sentence is None and os.environ.get("DCLIB_DEBUG"):
             raise
-        say(sentence or f"unexpected {type(error).__name__} ({_first_line(error)}): DCLIB_DEBUG=1 shows where")
+        say(sentence or f"unexpected {type(error).__name__} ({_said(error)}): DCLIB_DEBUG=1 shows where")
         return status
 
 
@@ -50,7 +50,7 @@ def _explained(error: Exception) -> tuple[str | None, int]:
         command = error.ctx.command_path if error.ctx else "dclib"
         return f"{_usage(error)} (`{command} --help` explains it)", 2
     if isinstance(error, MemoryError) or "memory" in str(error).lower():
-        return f"not enough memory ({_first_line(error)}): choose fewer images, a smaller batch or network, or another device", 1
+        return f"not enough memory ({_said(error)}): choose fewer images, a smaller batch or network, or another device", 1
     return None, 1
 
 
@@ -59,8 +59,8 @@ def _usage(error: Exception) -> str:
     return text[:1].lower() + text[1:]
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or ["no message"])[0]
+def _said(error: BaseException) -> str:
+    return first_line(error, "no message")
 
 
 def say(sentence: str) -> None:

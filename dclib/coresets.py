@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
 from .data import Dataset, generator
-from .errors import DataError, one_of
+from .errors import one_of
 from .networks import Classifier
 
 METHODS = ("random", "herding", "k-center", "forgetting")
@@ -111,12 +111,10 @@ def select(
         DataError: a class has fewer than `ipc` images.
     """
     one_of("method", method, METHODS)
+    dataset.require(ipc, "lower ipc")
     draw, chosen = generator(seed, "init" if method == "random" else method), []  # as images that condensing starts from
     for c in range(dataset.classes):
         members = dataset.class_indices(c).cpu()
-        if len(members) < ipc:
-            few = f"class {dataset.class_names[c]!r} of {dataset.name} has {len(members)} images, fewer than the {ipc} asked for"
-            raise DataError(f"{few}: lower ipc")
         if method == "random":
             places = random(len(members), ipc, draw)
         elif method == "forgetting":

@@ -85,8 +85,15 @@ class Dataset:
 
     def normalise(self, pixels: UInt8[Tensor, "b c h w"], dtype: torch.dtype = torch.float32) -> Float[Tensor, "b c h w"]:
         """Scale pixels to [0, 1], subtract the channel's mean and divide by its standard deviation."""
-        mean, std = (torch.tensor(v, dtype=dtype, device=pixels.device).view(-1, 1, 1) for v in (self.mean, self.std))
+        mean, std = self._moments(dtype, pixels.device)
         return pixels.to(dtype, copy=True).div_(255).sub_(mean).div_(std)
+
+    def _moments(self, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation on a device, put there once: a step that is captured must copy nothing from the CPU."""
+        kept = self.__dict__.setdefault("_kept_moments", {})
+        if (dtype, device) not in kept:
+            kept[dtype, device] = tuple(torch.tensor(v, dtype=dtype, device=device).view(-1, 1, 1) for v in (self.mean, self.std))
+        return kept[dtype, device]
 
     def to(self, device: torch.device | str) -> "Dataset":
         """Return the data set with its tensors on `device`."""
@@ -105,6 +112,16 @@ class Dataset:
         if not 0 <= c < self.classes:
             raise DataError(f"{self.name} has no class {c}: its classes are 0 to {self.classes - 1}")
         return self._members[c]
+
+    def require(self, ipc: int, advice: str) -> None:
+        """Refuse more images of a class than there are.
+
+        Raises:
+            DataError: a class has fewer than `ipc` training images; ends with the advice.
+        """
+        for c, name in enumerate(self.class_names):
+            if (n := len(self.class_indices(c))) < ipc:
+                raise DataError(f"class {name!r} of {self.name} has {n} images, fewer than the {ipc} asked for: {advice}")
 
     def draw(self, c: int, count: int, generator: torch.Generator) -> Int64[Tensor, " k"]:
         """Draw `count` training images of class `c` without replacement; a smaller class is taken whole.

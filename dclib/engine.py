@@ -126,6 +126,23 @@ def dtype(precision: str) -> torch.dtype:
     return torch.float64 if precision == "float64" else torch.float32
 
 
+@torch.no_grad()
+def descend(
+    parameters: Sequence[Tensor],
+    momenta: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    lr: float,
+    momentum: float,
+    weight_decay: float = 0.0,
+) -> None:
+    """Do one step of SGD with momentum in place, the momenta at rest being zero, so that it can be captured."""
+    if weight_decay:
+        gradients = torch._foreach_add(gradients, parameters, alpha=weight_decay)
+    torch._foreach_mul_(momenta, momentum)
+    torch._foreach_add_(momenta, gradients)
+    torch._foreach_add_(parameters, momenta, alpha=-lr)
+
+
 @contextmanager
 def arithmetic(precision: str, device: torch.device) -> Iterator[None]:
     """Let a GPU's convolutions and matrix products round to TF32 where that was asked for, and never else.

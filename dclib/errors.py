@@ -33,6 +33,12 @@ class Interrupted(DclibError):
     """A long computation was stopped (Ctrl-C, SIGTERM or its time limit) after saving what it had."""
 
 
+def first_line(error: BaseException, otherwise: str = "") -> str:
+    """The first line of what an error says; where it says nothing `otherwise`, or the error's kind."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else otherwise or type(error).__name__
+
+
 def one_of(what: str, value: object, valid) -> object:
     """Return `value` if it is among `valid`, else raise `SpecError` with the list and the closest match."""
     from difflib import get_close_matches

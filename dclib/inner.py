@@ -39,7 +39,7 @@ class InnerStep:
         self, dataset: Dataset, hyper: Condensation, seed: int, images: Tensor, engine: str = "eager", ranks: Ranks = ALONE
     ):
         self.dataset, self.hyper, self.seed, self.ranks = dataset, hyper, seed, ranks
-        self.images, self.velocity = images.clone(), torch.zeros_like(images)
+        self.images, self.velocity, self.count = images.clone(), torch.zeros_like(images), len(images) * hyper.ipc
         self.labels = torch.arange(dataset.classes, device=images.device)
         self.network = self.draw_network(0)
         self.parameters = list(self.network.parameters())
@@ -118,13 +118,13 @@ class InnerStep:
         shuffle = generator(self.seed, "shuffle", k, t)
         self.network.train()
         for _ in range(self.hyper.network_epochs):
-            for part in torch.randperm(self.images[:, :, 0, 0, 0].numel(), generator=shuffle).split(self.hyper.network_batch):
+            for part in torch.randperm(self.count, generator=shuffle).split(self.hyper.network_batch):
                 self.batch[len(part)].copy_(part)
                 self.descend[len(part)]()
         self.ranks.copy(self.parameters)
 
     def _batch_sizes(self) -> set[int]:
-        whole, rest = divmod(self.images[:, :, 0, 0, 0].numel(), self.hyper.network_batch)
+        whole, rest = divmod(self.count, self.hyper.network_batch)
         return {n for n, there in ((self.hyper.network_batch, whole), (rest, rest)) if there}
 
     def _descend(self, size: int):
@@ -134,10 +134,7 @@ class InnerStep:
         def step() -> None:
             x, y = self.images.flatten(0, 1)[self.batch[size]], labels[self.batch[size]]
             gradients = torch.autograd.grad(F.cross_entropy(self.first_order(x), y), self.parameters)
-            with torch.no_grad():
-                torch._foreach_mul_(self.momenta, h.network_momentum)
-                torch._foreach_add_(self.momenta, gradients)
-                torch._foreach_add_(self.parameters, self.momenta, alpha=-h.network_lr)  # η_θ
+            engines.descend(self.parameters, self.momenta, gradients, h.network_lr, h.network_momentum)  # η_θ
 
         return step
 

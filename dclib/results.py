@@ -17,7 +17,7 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError, safe_open
 
-from .errors import DataError, FileError
+from .errors import DataError, FileError, first_line
 from .files import append_line, array_checksum, write_atomic
 from .presets import Cell, Run
 from .records import FILES, checkpoint_about, read_records
@@ -113,7 +113,7 @@ class CondensedSet:
             raise
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
             raise FileError(
-                f"{path} is no condensed set, or a damaged one ({_first_line(error)}): delete it and make it again"
+                f"{path} is no condensed set, or a damaged one ({first_line(error)}): delete it and make it again"
             ) from error
         return found
 
@@ -134,10 +134,6 @@ class CondensedSet:
             self.about, dict
         ):
             raise DataError("names that are no text")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 class Store:

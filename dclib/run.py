@@ -33,8 +33,9 @@ def execute(cells: Sequence[Cell], runner: Runner) -> None:
     for run in runs:
         if runner.should_stop():
             raise Interrupted("stopped between two runs; the same command goes on from there")
-        runner.store.refresh()
-        runner.test(run)
+        if runner.store.missing(run):
+            runner.store.refresh()  # another process may have done it
+            runner.test(run)
 
 
 def spread(cells: Sequence[Cell], store: Store, should_stop: Callable[[], bool], where: dict[str, Any], **how: Any) -> None:

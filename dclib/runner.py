@@ -17,7 +17,7 @@ from .presets import Run
 from .progress import Progress
 from .provenance import now, provenance
 from .results import CondensedSet, Store
-from .sets import as_set, condense_images, describe, load, set_hash
+from .sets import as_set, condense_images, describe, load
 from .spec import MakeSet, TrainNetworks, WholeTraining, derive, full
 
 
@@ -54,7 +54,7 @@ class Runner:
             made = self._keep(run, self._make(run))
         if run.key not in self.store.records and "started" in made.about:  # new, or its process was killed before this
             values = {name: made.about[name] for name in ("seconds", "losses", "data_hash") if name in made.about}
-            self._record(run, made.about["started"], made.about["engine"], {**values, "set_hash": set_hash(made)})
+            self._record(run, made.about["started"], made.about["engine"], {**values, "set_hash": made.hash})
         self.store.remove_checkpoint(self.preset, run.key)
         return made
 
@@ -85,7 +85,7 @@ class Runner:
         started, start = now(), time.perf_counter()
         indices = sets.choose(run, dataset.to(self.where), trained)
         made = as_set(sets.pick(dataset, indices), dataset, run)
-        values = {"seconds": round(time.perf_counter() - start, 2), "data_hash": dataset.hash, "set_hash": set_hash(made)}
+        values = {"seconds": round(time.perf_counter() - start, 2), "data_hash": dataset.hash, "set_hash": made.hash}
         self._record(run, started, "eager", {**values, "indices": indices.tolist()})
         return self.store.indices(run.key) or indices.tolist()
 
@@ -123,7 +123,7 @@ class Runner:
 
         def on_network(seed: int, accuracy: float) -> None:
             values = {"accuracies": {str(seeds[seed]): round(accuracy, 4)}, "seconds": round(time.perf_counter() - mark[1], 2)}
-            self._record(run, mark[0], chosen, {**values, "data_hash": dataset.hash, "set_hash": set_hash(made)})
+            self._record(run, mark[0], chosen, {**values, "data_hash": dataset.hash, "set_hash": made.hash})
             recorded[seeds[seed]] = round(accuracy, 4)
             mark[:] = [now(), time.perf_counter()]
             progress.step(f"accuracy {accuracy:.1f} %")

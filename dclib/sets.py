@@ -228,8 +228,3 @@ def as_set(images: torch.Tensor, dataset: data.Dataset, run: MakeSet) -> Condens
     labels = np.arange(dataset.classes).repeat(images.shape[1])
     flat = images.flatten(0, 1).float().cpu().numpy()
     return CondensedSet(flat, labels, dataset.name, dataset.class_names, dataset.mean, dataset.std, run.key, full(run))
-
-
-def set_hash(made: CondensedSet) -> str:
-    """16 hexadecimal digits of a SHA-256 over images and labels."""
-    return made.hash

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import FileError, SpecError
-from .figures import WIDTH, Picture
+from .figures import Picture, new_figure
 from .outcomes import DASH
 from .report import pipe_table
 from .reproduce import Given, as_list, check, check_names
@@ -171,10 +171,8 @@ def missing_sentence(found: Sequence[Contest]) -> str:
 
 def ratios(found: Sequence[Contest]) -> Picture:
     """Draw how many times faster than the literal loop each contestant is."""
-    from matplotlib.figure import Figure
-
     shown = [c for c in found if c.bench != "scaling" and "plain" in c.seconds]
-    figure = Figure((WIDTH, 1.2 + 1.5 * max(1, len(shown))), layout="constrained")
+    figure = new_figure(1.2 + 1.5 * max(1, len(shown)))
     for axes, contest in zip(figure.subplots(max(1, len(shown)), squeeze=False)[:, 0], shown, strict=False):
         names = list(contest.seconds)[::-1]
         values = [contest.ratio(name, "plain") for name in names]
@@ -189,13 +187,11 @@ def ratios(found: Sequence[Contest]) -> Picture:
 
 def scaling(found: Sequence[Contest]) -> Picture:
     """Draw how the seconds and the memory of one outer step grow, an axis beside the other."""
-    from matplotlib.figure import Figure
-
     points: dict[str, list[tuple[int, float, float]]] = {}
     for c in (c for c in found if c.bench == "scaling" and c.case["axis"] != "largest"):
         name = next(iter(c.seconds))
         points.setdefault(c.case["axis"], []).append((int(c.title.split(": ")[1]), c.median(name), c.memory[name] / 1000))
-    figure = Figure((WIDTH, 4.4), layout="constrained")
+    figure = new_figure(4.4)
     grid = figure.subplots(2, max(1, len(points)), squeeze=False, sharex="col")
     for column, (axis, found_points) in enumerate(sorted(points.items())):
         x, seconds, memory = zip(*sorted(found_points), strict=True)

@@ -14,8 +14,8 @@ from queue import Empty, Queue
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from .cluster import first_line, mismatch
-from .errors import ClusterError, Interrupted
+from .cluster import mismatch
+from .errors import ClusterError, Interrupted, first_line
 from .provenance import versions
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from .errors import Interrupted
 from .spec import Training
 
 TOGETHER = 20  # networks trained at once
+STOPPED = "stopped while training; finished networks are recorded and the same command goes on from there"
 
 
 class Stack:
@@ -89,7 +90,7 @@ def train_together(
     draws = [(generator(seed, "shuffle"), generator(seed, "augment")) for seed in seeds]
     for rate in rates:
         if should_stop():
-            raise Interrupted("stopped while training; finished networks are recorded and the same command goes on from there")
+            raise Interrupted(STOPPED)
         if rate != lr:  # a fresh optimiser
             torch._foreach_zero_(momenta)
             lr = rate
@@ -131,8 +132,4 @@ class _Step:
         parameters, logits = self.stack.parameters, self.stack(self.x)
         losses = F.cross_entropy(logits.flatten(0, 1), self.y.flatten(), reduction="none").view(self.y.shape).mean(1)
         gradients = torch.autograd.grad(losses.sum(), parameters)
-        with torch.no_grad():
-            gradients = torch._foreach_add(gradients, parameters, alpha=self.hyper.weight_decay)
-            torch._foreach_mul_(self.momenta, self.hyper.momentum)
-            torch._foreach_add_(self.momenta, gradients)
-            torch._foreach_add_(parameters, self.momenta, alpha=-self.rate)
+        engines.descend(parameters, self.momenta, gradients, self.rate, self.hyper.momentum, self.hyper.weight_decay)

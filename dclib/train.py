@@ -17,7 +17,7 @@ from .augment import augment
 from .data import Dataset, generator
 from .errors import DataError, Interrupted
 from .spec import Training
-from .stacked import TOGETHER, train_together
+from .stacked import STOPPED, TOGETHER, train_together
 
 TEST_BATCH = {"cpu": 250, "cuda": 2500}  # images that pass a network at a time
 
@@ -58,7 +58,7 @@ def train(
     network.train()
     for rate in rates:
         if should_stop():
-            raise Interrupted("stopped while training; finished networks are recorded and the same command goes on from there")
+            raise Interrupted(STOPPED)
         if rate != lr:  # a fresh optimiser: the momentum starts again from zero
             optimiser = sgd(network, rate, h)
             lr = rate
@@ -146,9 +146,8 @@ def evaluate(
     images, labels = images.to(where, engines.dtype(h.precision)), labels.to(where)
     chosen = engines.choose(engine, where, work(h, len(seeds), len(images)))
     with engines.arithmetic(h.precision, where):
-        how = _together if chosen == "captured" else _one_by_one
-        accuracies = []
-        for seed, found in how(images, labels, dataset.to(where), h, seeds, chosen, should_stop):
+        given, accuracies = (images, labels, dataset.to(where), h, seeds, should_stop), []
+        for seed, found in _together(*given) if chosen == "captured" else _one_by_one(*given, chosen):
             accuracies.append(found)
             on_network(seed, found)
         return accuracies
@@ -161,7 +160,7 @@ def _draw(dataset: Dataset, hyper: Training, seed: int, like: Tensor) -> nn.Modu
 
 
 def _one_by_one(
-    images: Tensor, labels: Tensor, dataset: Dataset, h: Training, seeds: list[int], engine: str, should_stop: Callable[[], bool]
+    images: Tensor, labels: Tensor, dataset: Dataset, h: Training, seeds: list[int], should_stop: Callable[[], bool], engine: str
 ) -> Iterator[tuple[int, float]]:
     network = _draw(dataset, h, 0, images)
     forward = engines.prepare(network, engine, h.precision)
@@ -172,7 +171,7 @@ def _one_by_one(
 
 
 def _together(
-    images: Tensor, labels: Tensor, dataset: Dataset, h: Training, seeds: list[int], engine: str, should_stop: Callable[[], bool]
+    images: Tensor, labels: Tensor, dataset: Dataset, h: Training, seeds: list[int], should_stop: Callable[[], bool]
 ) -> Iterator[tuple[int, float]]:
     network, rates = _draw(dataset, h, 0, images), schedule(h)
     for some in (seeds[i : i + TOGETHER] for i in range(0, len(seeds), TOGETHER)):

@@ -197,11 +197,7 @@ class _Trainer:
         logits = self.forward(x)
         self.count(part, logits.detach().argmax(1) == y)
         gradients = torch.autograd.grad(F.cross_entropy(logits, y), self.parameters)
-        with torch.no_grad():
-            gradients = torch._foreach_add(gradients, self.parameters, alpha=self.run.weight_decay)
-            torch._foreach_mul_(self.state.velocity, self.run.momentum)
-            torch._foreach_add_(self.state.velocity, gradients)
-            torch._foreach_add_(self.parameters, self.state.velocity, alpha=-lr)
+        engines.descend(self.parameters, self.state.velocity, gradients, lr, self.run.momentum, self.run.weight_decay)
 
     def count(self, part: Int[Tensor, " b"], right: Bool[Tensor, " b"]) -> None:
         """Take note of which images are right now and which are no longer."""

@@ -765,3 +765,11 @@ def test_looking_up_needs_no_torch():
 
     code = "import sys, dclib.sources as s; s.available(); assert not {'torch', 'torchvision', 'sklearn', 'PIL'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_normalising_again_copies_nothing_from_the_cpu(make_dataset, monkeypatch):
+    """A step that a GPU captures may make no tensor out of Python's numbers."""
+    made = make_dataset(3, 3)
+    first = made.normalise(made.x_train)
+    monkeypatch.setattr(torch, "tensor", None)
+    assert torch.equal(made.normalise(made.x_train), first)

@@ -93,7 +93,7 @@ def test_a_record_says_where_it_comes_from(runner, dataset):
         assert set(record["versions"]) == {"python", "torch", "dclib"}
         assert (record["device"], record["engine"], record["preset"]) == ("cpu", "eager", "smoke")
         assert record["data_hash"] == dataset.hash
-        assert record["set_hash"] == sets.set_hash(CondensedSet.load(runner.store.find_set(SET.key)))
+        assert record["set_hash"] == CondensedSet.load(runner.store.find_set(SET.key)).hash
         assert record["seconds"] >= 0
     assert len(made["losses"]) == 2
     assert made["run"]["hyper"]["outer_steps"] == 2

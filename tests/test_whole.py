@@ -221,7 +221,7 @@ def test_chosen_sets_keep_their_indices_and_not_their_images(runner, dataset):
     assert indices.shape == (3, 2)
     assert torch.equal(torch.from_numpy(made.images), dataset.normalise(dataset.x_train[indices.flatten()]))
     assert made.labels.tolist() == [0, 0, 1, 1, 2, 2]
-    assert record["set_hash"] == sets.set_hash(made)
+    assert record["set_hash"] == made.hash
     assert list(runner.store.root.rglob("sets/*")) == []
     assert [p.name for p in runner.store.root.rglob("whole/*")] == [f"{RECIPE.key}.safetensors"]
 
