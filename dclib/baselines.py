@@ -7,10 +7,11 @@ and T11 (`distill.py`). As in `spec`, fields at their default stay out of a run'
 from dataclasses import dataclass, field
 
 from . import checks
+from .architectures import AlexCifarNet, LeNet, Network
 from .errors import one_of
-from .spec import AlexCifarNet, LeNet, Network
 
 MODES = ("unrolled", "reverse")
+WAYS = ("plain", "rates")  # to train on a distilled set: by stage T's recipe, or by the ordered steps at the learned rates
 
 
 @dataclass(frozen=True)

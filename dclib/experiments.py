@@ -7,18 +7,18 @@ notebooks, `dclib run`, `dclib status`, the tests and the book's map all read `A
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import variants
+from . import dd, variants
 from .errors import SpecError, one_of
-from .presets import AXES, BEST, CPU, ORS, PAPER, PRESETS, RANDOM, REAL, SMOKE, WHOLE, Cell, Preset
+from .presets import AXES, BEST, CPU, INSTEAD, ORS, PAPER, PRESETS, RANDOM, REAL, SMOKE, WHOLE, Cell, Preset
 from .spec import FAMILIES, GUIDED, Condensation, Network
 
 __all__ = [
-    "ALL", "AXES", "BEST", "CPU", "ORS", "PAPER", "PRESETS", "RANDOM", "REAL", "SIX", "SMOKE", "WHOLE", "Cell", "Experiment",
-    "Preset", "find", "find_preset", "with_yardsticks", "yardstick",
+    "ALL", "AXES", "BEST", "CPU", "INSTEAD", "ORS", "PAPER", "PRESETS", "RANDOM", "REAL", "SIX", "SMOKE", "WHOLE", "Cell",
+    "Experiment", "Preset", "find", "find_preset", "with_yardsticks", "yardstick",
 ]
 
 SIX = ("MLP", "ConvNet", "LeNet", "AlexNet", "VGG11", "ResNet18")
@@ -33,10 +33,11 @@ class Experiment:
         name: of the experiment and of its notebook.
         label: the paper's label.
         question: one sentence: what is asked.
-        grid: for each axis in `AXES`, the values of the paper's table; `network` makes the set (or is one of `REAL`: real images
-            in place of condensed ones), `test_network` is trained on it,
+        grid: for each axis in `AXES`, the values of the paper's table; `network` makes the set (or is one of `INSTEAD`: real
+            images, or another method's, in place of condensed ones), `test_network` is trained on it,
             `variant` changes hyper-parameters (by default none).
         diagonal: train only the network that made the set.
+        belongs: which points of the grid are cells, by their coordinates; by default all.
         repeats: for a preset, the number of sets and of networks trained on each, or these from some number of images per class
             on; by default the preset's.
     """
@@ -47,12 +48,13 @@ class Experiment:
     grid: dict[str, tuple]
     diagonal: bool = False
     repeats: dict[str, tuple[int, int] | dict[int, tuple[int, int]]] = field(default_factory=dict)
+    belongs: Callable[[dict[str, Any]], bool] = lambda place: True
 
     def cells(self, preset: Preset, **narrow: Sequence | int | None) -> list[Cell]:
         """Return the cells at a preset, over the whole grid or narrowed to the values given for an axis (None: its grid).
 
         Raises:
-            SpecError: an axis that the experiment lacks, or an empty list.
+            SpecError: an axis that the experiment lacks, an empty list, or values that no cell has together.
         """
         axes = {"variant": ("",), **self.grid, **preset.grid.get(self.name, {})}
         for axis, values in narrow.items():
@@ -61,16 +63,20 @@ class Experiment:
                 axes[axis] = _checked_axis(axis, values)
         points = [dict(zip(AXES, point, strict=True)) for point in itertools.product(*(axes[axis] for axis in AXES))]
         if self.diagonal:
-            points = [p for p in points if p["test_network"] == p["network"] or p["network"] in REAL]
+            points = [p for p in points if p["test_network"] == p["network"] or p["network"] in INSTEAD]
         points = [p for p in points if p["network"] != WHOLE or p["ipc"] == axes["ipc"][0]]  # the same at any
-        points = [p for p in points if p["network"] not in REAL or p["variant"] == axes["variant"][0]]  # likewise
+        points = [p for p in points if p["network"] not in INSTEAD or p["variant"] == axes["variant"][0]]  # likewise
+        points = list(filter(self.belongs, points))
+        if not points:
+            given = ", ".join(f"{axis} {' '.join(map(str, axes[axis]))}" for axis, values in narrow.items() if values is not None)
+            raise SpecError(f"no cell of {self.name} has {given} together: give fewer of them, or others")
         return [self._cell(preset, **p) for p in points]
 
     def _cell(self, preset: Preset, **place: Any) -> Cell:
         repeats = self.repeats.get(preset.name, (preset.sets, preset.networks))
         if isinstance(repeats, dict):
             repeats = repeats[max(ipc for ipc in repeats if ipc <= place["ipc"])]
-        sets = preset.sets_of(place["network"]) or repeats[0]
+        sets = preset.sets_of(place["network"], place["dataset"]) or repeats[0]
         return Cell(**place, preset=preset, sets=sets, networks=1 if place["network"] in ORS else repeats[1])
 
 
@@ -82,15 +88,15 @@ def _checked_axis(axis: str, values: Any) -> tuple:
         for value in values:
             Condensation(ipc=value)
     if axis in ("network", "test_network"):
-        values = tuple(_checked_network(v, REAL if axis == "network" else ()) for v in values)
+        values = tuple(_checked_network(v, INSTEAD if axis == "network" else ()) for v in values)
     if axis == "variant":
         values = tuple(map(variants.canonical, values))
     return values
 
 
-def _checked_network(value: Any, real: Sequence[str]) -> str:
-    one_of("network", str(value).partition(":")[0], (*FAMILIES, *real))
-    return value if value in real else str(Network.parse(value))
+def _checked_network(value: Any, instead: Sequence[str]) -> str:
+    one_of("network", str(value).partition(":")[0], (*FAMILIES, *instead))
+    return value if value in instead else str(Network.parse(value))
 
 
 def yardstick(cell: Cell) -> Cell:
@@ -101,7 +107,7 @@ def yardstick(cell: Cell) -> Cell:
 def with_yardsticks(cells: Sequence[Cell]) -> list[Cell]:
     """Add what the condensed cells of `smoke` are compared with before they count."""
     rows = list(cells)
-    for row in map(yardstick, (cell for cell in cells if cell.preset.name == "smoke" and cell.network not in REAL)):
+    for row in map(yardstick, (cell for cell in cells if cell.preset.name == "smoke" and cell.network not in INSTEAD)):
         if row not in rows:
             rows.append(row)
     return rows
@@ -152,7 +158,15 @@ MORE_BASELINES = Experiment(
     diagonal=True,
     repeats={"cpu": FEWER},
 )
-DECLARED = (METHOD, CORESETS, CONDENSED_IMAGES, CROSS_ARCH, IMAGES_PER_CLASS, MORE_BASELINES)
+DISTILLATION = Experiment(
+    "distillation",
+    "Tables 3, T10, T11, Fig. F4",
+    "Do condensed images train networks better than those of Dataset Distillation, also networks that learned neither?",
+    dict(dataset=("mnist", "cifar10"), ipc=(1, 10), network=(*dd.DD, *dd.LEARNERS, WHOLE), test_network=(*SIX, "AlexCifarNet")),
+    repeats={"cpu": (2, 5)},
+    belongs=dd.belongs,
+)
+DECLARED = (METHOD, CORESETS, CONDENSED_IMAGES, CROSS_ARCH, IMAGES_PER_CLASS, MORE_BASELINES, DISTILLATION)
 ALL = {experiment.name: experiment for experiment in DECLARED}
 
 

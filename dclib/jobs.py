@@ -138,7 +138,7 @@ class Board:
         """What must be done before a run, if it is not here."""
         if isinstance(run, TrainNetworks):
             made = run.set
-            here = self.store.find_set(made.key) if made.method == "condense" else self.store.indices(made.key)
+            here = self.store.find_set(made.key) if made.learned else self.store.indices(made.key)
             return None if here else made
         whole = run.whole if isinstance(run, MakeSet) else None
         return whole if whole and not self.store.is_trained(whole) else None

@@ -3,7 +3,7 @@
 A cell's number is the mean over every network recorded for it, on whichever of the sets 0 … 4 exist; optimal random selection
 looks at more sets and keeps the best. At "best" each cell takes
 the most faithful preset that has records, never the highest accuracy, and never `smoke`; at `smoke` a number counts only if it
-beats randomly chosen real images with the same test network, or is itself that of real images.
+beats randomly chosen real images with the same test network, or is itself that of real images or of another method.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from typing import Any
 
 from . import experiments, paper
 from .errors import one_of
-from .experiments import AXES, ORS, RANDOM, REAL, Cell, yardstick
+from .experiments import AXES, INSTEAD, ORS, RANDOM, Cell, yardstick
 from .presets import Run
 from .results import Store
 from .spec import WholeTraining
@@ -36,6 +36,9 @@ NAMES = {
     "ors": "random, all draws",
     "ors-tenth": "random, best tenth",
     "ors-hundredth": "random, best hundredth",
+    "distill": "DD, its steps and rates",
+    "distill-plain": "DD, as a plain set",
+    "condensed": "condensed",
 }
 
 
@@ -167,7 +170,7 @@ def _behind(run: Run) -> list[str]:
 
 def _beats_random(cell: Cell, sets: dict[str, tuple[float, ...]], store: Store) -> bool:
     """Whether a number counts: at `smoke` that of condensed images must lie above the mean of random real ones."""
-    if cell.preset.name != "smoke" or cell.network in REAL:
+    if cell.preset.name != "smoke" or cell.network in INSTEAD:
         return True
     random = _accuracies(yardstick(cell), store)
     return bool(random) and fmean(itertools.chain(*sets.values())) > fmean(itertools.chain(*random.values()))
@@ -179,8 +182,8 @@ def varying(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def made_by(network: str) -> str:
-    """What stands in a row or column of a table that has real images beside condensed ones."""
-    return title(network) if network in REAL else f"condensed, {network}"
+    """What stands in a row or column of a table that has other images beside condensed ones."""
+    return title(network) if network in INSTEAD else f"condensed, {network}"
 
 
 def title(value: Any) -> str:

@@ -72,5 +72,9 @@ def in_words(run: dict[str, Any]) -> str:
         return f"{run['network']} on the whole of {run['dataset']}, seed {run['seed']}"
     made = run.get("set", run)
     how = f"condensed with {made['hyper']['network']}" if made["method"] == "condense" else made["method"]
+    if made["method"] == "distill":
+        how = f"distilled with {made['distillation']['network']}"
+    if run.get("way") == "rates":
+        how += ", at its learned rates"
     text = f"{made['dataset']}, {made['hyper']['ipc']}/class, {how}, seed {made['seed']}"
     return f"{run['hyper']['network']} on {text}" if "set" in run else text

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from . import data, sets, train, whole
+from . import data, distilled, sets, train, whole
 from . import engine as engines
 from .errors import DataError
 from .presets import Run
@@ -45,7 +45,7 @@ class Runner:
 
     def make_set(self, run: MakeSet) -> CondensedSet:
         """Return the set of that run: read it, or make, keep and record it; of real images, their indices are kept, not they."""
-        if run.method != "condense":
+        if not run.learned:
             return self._choose(run)
         path = self.store.find_set(run.key)
         if path is not None:
@@ -68,9 +68,12 @@ class Runner:
     def _make(self, run: MakeSet) -> CondensedSet:
         about, dataset = {"started": now()}, load(run.dataset, run.image_size)
         checkpoint = self.store.checkpoint_path(self.preset, run.key)
-        images, how = condense_images(run, dataset, self.where, self.engine, checkpoint, self.should_stop)
-        made = as_set(images, dataset, run)
-        return dataclasses.replace(made, about={**made.about, **about, **how, "data_hash": dataset.hash})
+        if run.method == "distill":
+            made = distilled.make(run, dataset, self.where, checkpoint, self.should_stop)
+        else:
+            images, how = condense_images(run, dataset, self.where, self.engine, checkpoint, self.should_stop)
+            made, about = as_set(images, dataset, run), about | how
+        return dataclasses.replace(made, about={**made.about, **about, "data_hash": dataset.hash})
 
     def _choose(self, run: MakeSet) -> CondensedSet:
         """The set of recorded indices, or of those chosen now, which takes a network trained on the whole set, or nothing."""
@@ -118,6 +121,7 @@ class Runner:
         made, dataset = self.make_set(run.set), load(run.set.dataset, run.set.image_size)
         self._check_data(run.set, dataset)
         chosen = engines.choose(self.engine, self.where, train.work(run.hyper, len(missing), len(made.labels)))
+        chosen = "eager" if run.way == "rates" else chosen
         seeds = {derive(j, run.set.key): j for j in missing}
         mark = [now(), time.perf_counter()]
 
@@ -129,18 +133,13 @@ class Runner:
             progress.step(f"accuracy {accuracy:.1f} %")
 
         what = f"training {run.hyper.network} on {describe(run.set)}"
+        how = dict(seeds=seeds, device=str(self.where), on_network=on_network, should_stop=self.should_stop)
         with Progress(what, len(missing)) as progress:
-            train.evaluate(
-                torch.from_numpy(made.images),
-                torch.from_numpy(made.labels),
-                dataset,
-                run.hyper,
-                seeds=seeds,
-                device=str(self.where),
-                engine=chosen,
-                on_network=on_network,
-                should_stop=self.should_stop,
-            )
+            if run.way == "rates":
+                distilled.evaluate(made, run, dataset, **how)
+            else:
+                images, labels = torch.from_numpy(made.images), torch.from_numpy(made.labels)
+                train.evaluate(images, labels, dataset, run.hyper, engine=chosen, **how)
         return recorded
 
     def do(self, run: MakeSet | Run) -> None:

@@ -22,6 +22,7 @@ from .architectures import (
     Network,
     ResNet18,
 )
+from .baselines import WAYS, Distillation
 from .checks import AUGMENTATIONS
 from .errors import one_of
 from .spelling import derive, full, key, spell
@@ -32,7 +33,7 @@ __all__ = [
 ]
 
 GUIDED = ("herding", "k-center", "forgetting")  # choose real images by what a network trained on all of them makes of each
-METHODS = ("condense", "random", *GUIDED)
+METHODS = ("condense", "distill", "random", *GUIDED)
 DISTANCES = ("layerwise", "euclidean", "cosine")
 PRECISIONS = ("float32", "float64", "bfloat16", "tf32")  # the last two in first-order passes; TF32 on GPUs
 
@@ -170,15 +171,16 @@ class WholeTraining:
 
 @dataclass(frozen=True)
 class MakeSet:
-    """The run that makes a small set: by condensing, or by choosing real images.
+    """The run that makes a small set: by condensing, by Dataset Distillation, or by choosing real images.
 
     Args:
         dataset: a data set's name, or the path of the user's own.
-        method: "condense" (with `hyper`), "random", "herding", "k-center" or "forgetting".
+        method: "condense" (with `hyper`), "distill" (with `distillation`), "random", "herding", "k-center" or "forgetting".
         seed: 0, 1, …: one for each set.
-        hyper: resolved hyper-parameters; for real images only its `ipc` counts.
+        hyper: resolved hyper-parameters; unless images are condensed only its `ipc` counts.
         image_size: images are resized to this square size first; 0 leaves them.
         whole: the training, on the same data, that guides the choice by herding, k-center and forgetting; else None.
+        distillation: the hyper-parameters of Dataset Distillation, where it is the method; else None.
     """
 
     dataset: str
@@ -187,6 +189,7 @@ class MakeSet:
     hyper: Condensation = field(default_factory=Condensation)
     image_size: int = 0
     whole: WholeTraining | None = None
+    distillation: Distillation | None = None
 
     def __post_init__(self) -> None:
         one_of("method", self.method, METHODS)
@@ -194,6 +197,14 @@ class MakeSet:
         checks.require(needed == given, f"method {self.method!r} {'needs a' if needed else 'takes no'} `whole` training")
         same = not given or (self.whole.dataset, self.whole.image_size) == (self.dataset, self.image_size)
         checks.require(same, f"the `whole` training must be one on {self.dataset}, at the same image_size")
+        needed, ipc = self.method == "distill", self.distillation and self.distillation.ipc
+        asked = "needs a `distillation` of as many images per class" if needed else "takes no `distillation`"
+        checks.require(ipc == (self.hyper.ipc if needed else None), f"method {self.method!r} {asked}")
+
+    @property
+    def learned(self) -> bool:
+        """Whether the images are none of the data's, so that they are kept themselves and not by their indices."""
+        return self.method in ("condense", "distill")
 
     @cached_property
     def key(self) -> str:
@@ -203,11 +214,23 @@ class MakeSet:
 
 @dataclass(frozen=True)
 class TrainNetworks:
-    """The run that trains `networks` networks on one set and tests each; the number is not part of the key."""
+    """The run that trains `networks` networks on one set and tests each; the number is not part of the key.
+
+    Args:
+        set: the set.
+        hyper: resolved hyper-parameters of stage T; at the learned rates only its `network` counts.
+        networks: how many.
+        way: "plain": by stage T; "rates": by the ordered steps of a distilled set, at its learned rates.
+    """
 
     set: MakeSet
     hyper: Training = field(default_factory=Training)
     networks: int = field(default=1, metadata={"outside_key": True})
+    way: str = "plain"
+
+    def __post_init__(self) -> None:
+        one_of("way", self.way, WAYS)
+        checks.require(self.way == "plain" or self.set.method == "distill", "only a distilled set has learned rates to train by")
 
     @cached_property
     def key(self) -> str:
