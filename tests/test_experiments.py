@@ -6,6 +6,7 @@ import json
 import pytest
 
 from dclib import experiments
+from dclib.dd import DD
 from dclib.errors import SpecError
 from dclib.experiments import (
     ALL,
@@ -138,7 +139,8 @@ def test_every_cell_spells_out(experiment, preset):
             assert run.hyper == run.hyper.resolve()
             assert run.set.method != "condense" or run.set.hyper == run.set.hyper.resolve()
             assert run.set.hyper.ipc == c.ipc
-            assert run.set.method == ("random" if c.network in (RANDOM, *ORS) else c.network if c.network in REAL else "condense")
+            method = "random" if c.network in (RANDOM, *ORS) else c.network if c.network in REAL else "condense"
+            assert run.set.method == ("distill" if c.network in DD else method)
 
 
 def test_the_papers_hyper_parameters():

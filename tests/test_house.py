@@ -23,6 +23,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 # never load torch
 MEASURE = {"architectures", "spec", "errors", "files", "progress", "provenance", "experiments", "paper"}
+MEASURE |= {"dd", "condensed", "memory"}
 MEASURE |= {"checks", "spelling", "presets", "records", "results", "outcomes", "sentences", "report", "charts", "figures"}
 MEASURE |= {"merge", "baselines", "jobs", "cluster", "spread", "stopping", "options", "commands", "cli"}
 DATA = {"data", "sources", "folders", "formats", "pixels"}
@@ -32,6 +33,7 @@ BASELINES = {"coresets", "distill", "unroll", "gan", "continual", "nas"}
 COMPUTE = GROUND | CORE | BASELINES
 MEETING = {"run", "runner", "sets", "reproduce", "cli", "__main__", "__init__"}  # unknown to what computes
 MEETING |= {"experiments", "presets", "paper", "records", "results", "outcomes", "sentences", "report", "charts", "figures"}
+MEETING |= {"dd", "condensed", "distilled", "memory"}
 MEETING |= {"merge", "speed", "jobs", "cluster", "spread", "stopping", "options", "commands"}
 
 
