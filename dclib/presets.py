@@ -96,7 +96,8 @@ WHOLE_AUGMENT = {"mnist": "crop+scale+rotate", "digits": "none", "cifar10": "cro
 def whole_training(cell: Cell, seed: int, epochs: int, augment: str) -> WholeTraining:
     """The training behind a cell: of the network that is tested on the whole set, or of a ConvNet that guides a choice."""
     network = Network.parse(cell.test_network) if cell.network == WHOLE else ConvNet()
-    return WholeTraining(cell.dataset, network.resolve("train"), epochs=epochs, augment=augment, seed=seed)
+    lr = 0.01 if network.family == "AlexCifarNet" else WholeTraining.lr  # it has no norm, and many weights
+    return WholeTraining(cell.dataset, network.resolve("train"), epochs=epochs, lr=lr, augment=augment, seed=seed)
 
 
 def paper_whole(cell: Cell, seed: int) -> WholeTraining:
@@ -106,7 +107,7 @@ def paper_whole(cell: Cell, seed: int) -> WholeTraining:
 
 # K at 1 image per class and the number of real images by the condensing network's family, at `cpu` and at `smoke`.
 CPU_STEPS = {"MLP": (1000, 64), "LeNet": (1000, 64), "ConvNet": (150, 64)}
-CPU_STEPS |= {"AlexNet": (40, 64), "VGG11": (60, 64), "ResNet18": (30, 32)}
+CPU_STEPS |= {"AlexNet": (40, 64), "VGG11": (60, 64), "ResNet18": (30, 32), "AlexCifarNet": (200, 64)}
 SMOKE_STEPS = {"MLP": (400, 32), "LeNet": (150, 32), "ConvNet": (30, 32), "AlexNet": (2, 16), "VGG11": (1, 16), "ResNet18": (1, 16)}
 SMOKE_EPOCHS = {"AlexNet": 15, "VGG11": 15, "ResNet18": 10}
 CPU_WHOLE = {"mnist": 3, "fashionmnist": 5, "svhn": 4, "svhn10k": 15}  # epochs on the whole set; elsewhere 8

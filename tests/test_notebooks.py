@@ -27,9 +27,10 @@ NARROWED = {
     "coresets": {"networks": "random MLP whole", "test_networks": "MLP"},
     "condensed_images": {"networks": "MLP", "test_networks": "MLP", "ipc": "1 2"},
     "images_per_class": {"networks": "herding MLP whole", "test_networks": "MLP", "ipc": "1 2"},
+    "distillation": {"networks": "distill distill-plain LeNet", "ipc": 2, "test_networks": "LeNet MLP"},
     "speed": {},
 }
-FIGURES = {"speed": 2, "condensed_images": 2}  # in the others one
+FIGURES = {"speed": 2, "condensed_images": 2, "distillation": 2}  # in the others one
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
 
@@ -144,8 +145,8 @@ def test_smoke(path, tmp_path):
     done, executed = papermill(tmp_path, path, preset="smoke", **NARROWED[path.stem])
     assert done.returncode == 0, done.stderr[-2000:]
     outputs = [o for c in executed for o in c.get("outputs", [])]
-    (table,) = [c.outputs[0].data["text/plain"] for c in executed if "keep_output" in tags(c)]
-    assert "digits" in table or "smoke" in table
+    tables = [c.outputs[0].data["text/plain"] for c in executed if "keep_output" in tags(c)]
+    assert "digits" in tables[0] or "smoke" in tables[0]
     assert sum("image/png" in o.get("data", {}) for o in outputs) == FIGURES.get(path.stem, 1)
     assert "Warning" not in "".join(o.text for o in outputs if o.output_type == "stream")
     recorded = sorted((tmp_path / "results").rglob("*.jsonl"))
