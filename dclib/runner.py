@@ -117,15 +117,14 @@ class Runner:
             return recorded
         made, dataset = self.make_set(run.set), load(run.set.dataset, run.set.image_size)
         self._check_data(run.set, dataset)
-        chosen = engines.choose(self.engine, self.where, train.work(run.hyper, len(missing), len(made.labels)))
+        chosen = engines.choose(self.engine, self.where, train.work(run.hyper, run.networks, len(made.labels)))
         seeds = {derive(j, run.set.key): j for j in missing}
-        mark = [now(), time.perf_counter()]
+        started = now()
 
-        def on_network(seed: int, accuracy: float) -> None:
-            values = {"accuracies": {str(seeds[seed]): round(accuracy, 4)}, "seconds": round(time.perf_counter() - mark[1], 2)}
-            self._record(run, mark[0], chosen, {**values, "data_hash": dataset.hash, "set_hash": made.hash})
+        def on_network(seed: int, accuracy: float, seconds: float) -> None:
+            values = {"accuracies": {str(seeds[seed]): round(accuracy, 4)}, "seconds": round(seconds, 2)}
+            self._record(run, started, chosen, {**values, "data_hash": dataset.hash, "set_hash": made.hash})
             recorded[seeds[seed]] = round(accuracy, 4)
-            mark[:] = [now(), time.perf_counter()]
             progress.step(f"accuracy {accuracy:.1f} %")
 
         what = f"training {run.hyper.network} on {describe(run.set)}"
@@ -136,6 +135,7 @@ class Runner:
                 dataset,
                 run.hyper,
                 seeds=seeds,
+                several=run.networks > 1,
                 device=str(self.where),
                 engine=chosen,
                 on_network=on_network,
