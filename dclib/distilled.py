@@ -4,6 +4,7 @@ As `sets` does for condensation; `runner` makes the sets of declared experiments
 """
 
 import dataclasses
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def evaluate(
     *,
     seeds: Iterable[int],
     device: str = "auto",
-    on_network: Callable[[int, float], None] = lambda seed, accuracy: None,
+    on_network: Callable[[int, float, float], None] = lambda seed, accuracy, seconds: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[float]:
     """Train one network for each seed by the set's ordered steps at its rates and return their test accuracies in percent.
@@ -79,7 +80,7 @@ def evaluate(
         dataset: whose test images are classified.
         seeds: one for each network.
         device: "auto", "cpu", "cuda" …
-        on_network: called with each seed and accuracy.
+        on_network: called with each seed, accuracy and the seconds that it took.
         should_stop: asked before each network.
 
     Raises:
@@ -92,9 +93,10 @@ def evaluate(
     for seed in seeds:
         if should_stop():
             raise Interrupted(STOPPED)
+        start = time.perf_counter()
         first = run.set.seed if h.start == "fixed" and other is None else seed  # one fixed θ_0 is that of the learning
         with engines.arithmetic("float32", where):
             accuracy = train.accuracy(distill.replay(images, rates, h, network=other, seed=first), tested)
         found.append(accuracy)
-        on_network(seed, accuracy)
+        on_network(seed, accuracy, time.perf_counter() - start)
     return found

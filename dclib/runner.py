@@ -120,16 +120,15 @@ class Runner:
             return recorded
         made, dataset = self.make_set(run.set), load(run.set.dataset, run.set.image_size)
         self._check_data(run.set, dataset)
-        chosen = engines.choose(self.engine, self.where, train.work(run.hyper, len(missing), len(made.labels)))
+        chosen = engines.choose(self.engine, self.where, train.work(run.hyper, run.networks, len(made.labels)))
         chosen = "eager" if run.way == "rates" else chosen
         seeds = {derive(j, run.set.key): j for j in missing}
-        mark = [now(), time.perf_counter()]
+        started = now()
 
-        def on_network(seed: int, accuracy: float) -> None:
-            values = {"accuracies": {str(seeds[seed]): round(accuracy, 4)}, "seconds": round(time.perf_counter() - mark[1], 2)}
-            self._record(run, mark[0], chosen, {**values, "data_hash": dataset.hash, "set_hash": made.hash})
+        def on_network(seed: int, accuracy: float, seconds: float) -> None:
+            values = {"accuracies": {str(seeds[seed]): round(accuracy, 4)}, "seconds": round(seconds, 2)}
+            self._record(run, started, chosen, {**values, "data_hash": dataset.hash, "set_hash": made.hash})
             recorded[seeds[seed]] = round(accuracy, 4)
-            mark[:] = [now(), time.perf_counter()]
             progress.step(f"accuracy {accuracy:.1f} %")
 
         what = f"training {run.hyper.network} on {describe(run.set)}"
@@ -139,7 +138,7 @@ class Runner:
                 distilled.evaluate(made, run, dataset, **how)
             else:
                 images, labels = torch.from_numpy(made.images), torch.from_numpy(made.labels)
-                train.evaluate(images, labels, dataset, run.hyper, engine=chosen, **how)
+                train.evaluate(images, labels, dataset, run.hyper, several=run.networks > 1, engine=chosen, **how)
         return recorded
 
     def do(self, run: MakeSet | Run) -> None:
