@@ -27,7 +27,7 @@ NARROWED = {
     "coresets": {"networks": "random MLP whole", "test_networks": "MLP"},
     "condensed_images": {"networks": "MLP", "test_networks": "MLP", "ipc": "1 2"},
     "images_per_class": {"networks": "herding MLP whole", "test_networks": "MLP", "ipc": "1 2"},
-    "distillation": {"networks": "distill distill-plain LeNet", "ipc": 2, "test_networks": "LeNet MLP"},
+    "distillation": {"networks": "distill distill-plain", "ipc": 2, "test_networks": "LeNet MLP"},
     "speed": {},
 }
 FIGURES = {"speed": 2, "condensed_images": 2, "distillation": 2}  # in the others one
