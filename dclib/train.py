@@ -4,7 +4,7 @@ One module serves all networks of a set: each one's weights are drawn from its o
 form is compiled once.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +19,7 @@ from .errors import DataError, Interrupted
 from .spec import Training
 from .stacked import STOPPED, TOGETHER, train_together
 
+Small = tuple[Float[Tensor, "n c h w"], Int[Tensor, " n"]]  # a set: images, normalised, and their classes
 TEST_BATCH = {"cpu": 250, "cuda": 2500}  # images that pass a network at a time
 
 
@@ -139,14 +140,43 @@ def evaluate(
         DataError: the images do not have the shape of the data set's.
         Interrupted: `should_stop` said so.
     """
-    h, where, seeds = hyper.resolve(), engines.resolve_device(device), list(seeds)
-    if tuple(images.shape[1:]) != tuple(dataset.x_test.shape[1:]):
-        theirs = tuple(dataset.x_test.shape[1:])
-        raise DataError(f"the set's images have shape {tuple(images.shape[1:])} and those of {dataset.name} {theirs}")
-    images, labels = images.to(where, engines.dtype(h.precision)), labels.to(where)
-    chosen = engines.choose(engine, where, work(h, len(seeds), len(images)))
+    where, seeds = engines.resolve_device(device), list(seeds)
+    one = images.to(where, engines.dtype(hyper.precision)), labels.to(where)
+    how = dict(device=device, engine=engine, on_network=on_network, should_stop=should_stop)
+    return evaluate_each([one] * len(seeds), dataset, hyper, seeds=seeds, **how)
+
+
+def evaluate_each(
+    small: Sequence[Small],
+    dataset: Dataset,
+    hyper: Training,
+    *,
+    seeds: Sequence[int],
+    device: str = "auto",
+    engine: str = "auto",
+    on_network: Callable[[int, float], None] = lambda seed, accuracy: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> list[float]:
+    """Train one network on each of several sets and return their test accuracies in percent: a GPU trains them side by side.
+
+    Args:
+        small: the sets, all with as many images; for several networks on one, it is given as often.
+        dataset: whose test images are classified.
+        hyper: the hyper-parameters of stage T.
+        seeds: one for each set.
+        device, engine, on_network, should_stop: as for `evaluate`.
+
+    Raises:
+        DataError: the images do not have the shape of the data set's.
+        Interrupted: `should_stop` said so.
+    """
+    h, where, theirs = hyper.resolve(), engines.resolve_device(device), tuple(dataset.x_test.shape[1:])
+    if wrong := [tuple(x.shape[1:]) for x, _ in small if tuple(x.shape[1:]) != theirs]:
+        raise DataError(f"the set's images have shape {wrong[0]} and those of {dataset.name} {theirs}")
+    small = [(x.to(where, engines.dtype(h.precision)), y.to(where)) for x, y in small]
+    chosen = engines.choose(engine, where, sum(work(h, 1, len(y)) for _, y in small))
     with engines.arithmetic(h.precision, where):
-        given, accuracies = (images, labels, dataset.to(where), h, seeds, should_stop), []
+        given, accuracies = (small, dataset.to(where), h, seeds, should_stop), []
         for seed, found in _together(*given) if chosen == "captured" else _one_by_one(*given, chosen):
             accuracies.append(found)
             on_network(seed, found)
@@ -160,21 +190,22 @@ def _draw(dataset: Dataset, hyper: Training, seed: int, like: Tensor) -> nn.Modu
 
 
 def _one_by_one(
-    images: Tensor, labels: Tensor, dataset: Dataset, h: Training, seeds: list[int], should_stop: Callable[[], bool], engine: str
+    small: Sequence[Small], dataset: Dataset, h: Training, seeds: Sequence[int], should_stop: Callable[[], bool], engine: str
 ) -> Iterator[tuple[int, float]]:
-    network = _draw(dataset, h, 0, images)
+    network = _draw(dataset, h, 0, small[0][0])
     forward = engines.prepare(network, engine, h.precision)
-    for seed in seeds:
+    for (images, labels), seed in zip(small, seeds, strict=True):
         network.load_state_dict(_draw(dataset, h, seed, images).state_dict())
         train(network, images, labels, h, seed=seed, forward=forward, should_stop=should_stop)
         yield seed, accuracy(network, dataset, images.dtype)
 
 
 def _together(
-    images: Tensor, labels: Tensor, dataset: Dataset, h: Training, seeds: list[int], should_stop: Callable[[], bool]
+    small: Sequence[Small], dataset: Dataset, h: Training, seeds: Sequence[int], should_stop: Callable[[], bool]
 ) -> Iterator[tuple[int, float]]:
-    network, rates = _draw(dataset, h, 0, images), schedule(h)
-    for some in (seeds[i : i + TOGETHER] for i in range(0, len(seeds), TOGETHER)):
+    network, rates = _draw(dataset, h, 0, small[0][0]), schedule(h)
+    for part in (slice(i, i + TOGETHER) for i in range(0, len(seeds), TOGETHER)):
+        some, (images, labels) = seeds[part], (torch.stack(x) for x in zip(*small[part], strict=True))
         drawn = [_draw(dataset, h, seed, images) for seed in some]
         capture = images.device.type == "cuda"
         stack = train_together(drawn, images, labels, h, rates, seeds=some, capture=capture, should_stop=should_stop)
