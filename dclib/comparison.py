@@ -69,7 +69,8 @@ def records_list(outcomes: Sequence[Outcome]) -> str:
     if not recorded:
         return ""
     axes = [axis for axis in AXES if axis != "test_network" or axis in varying(outcomes)]
-    text = pipe_table(["number", "runs that trained networks: accuracies", "made by", "in `results/`"], (_listed(o, axes) for o in recorded), 4)
+    head = ["number", "runs that trained networks: accuracies", "made by", "in `results/`"]
+    text = pipe_table(head, (_listed(o, axes) for o in recorded), left=4)
     said = "The records behind each number: a run's key leads to its line in the file"
     return f'<details class="records"><summary>{said}</summary>\n\n{text}\n\n</details>'
 

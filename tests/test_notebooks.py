@@ -201,6 +201,15 @@ def test_a_misspelt_value_is_an_error_that_lists_the_valid_ones(parameter, value
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.notebooks
+def test_more_images_than_a_class_has_are_an_error_of_one_sentence(tmp_path):
+    narrow = dict(networks="herding", test_networks="MLP", ipc=500)
+    done, _ = papermill(tmp_path, ROOT / "notebooks/coresets.ipynb", preset="smoke", **narrow)
+    assert done.returncode != 0
+    last = done.stderr.rstrip().splitlines()[-1]
+    assert re.fullmatch(r"DataError: class '0' of digits has \d+ images, fewer than the 500 asked for: lower ipc", last)
+
+
 def nbval(path, folder, **settings):
     """Execute a notebook and compare its kept outputs, as `pytest --nbval-lax` does."""
     command = [sys.executable, "-m", "pytest", "--nbval-lax", "--nbval-current-env", "-q", "-p", "no:cacheprovider"]
