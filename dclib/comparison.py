@@ -21,7 +21,7 @@ def comparison_table(outcomes: Sequence[Outcome], caption: str, name: str) -> Nu
     """Set outcomes in a numbered table for a page, and, as plain text, one below the other.
 
     Args:
-        outcomes: from `look_up`, all with one test network for each network.
+        outcomes: from `look_up`, one for each data set, number of images and network.
         caption: a sentence; what the lines of a cell are is added.
         name: the label to refer to, `tab-…`.
     """
@@ -42,7 +42,7 @@ def _row(dataset: str, ipc: int) -> str:
 
 def anchor(o: Outcome) -> str:
     """The place on a page where an outcome's records are listed."""
-    return "records-" + re.sub(r"\W+", "-", "-".join(str(o.place[axis]) for axis in AXES))
+    return "records-" + re.sub(r"\W+", "-", "-".join(str(o.place[axis]) for axis in AXES)).rstrip("-")
 
 
 def _cell(o: Outcome) -> str:
@@ -68,7 +68,7 @@ def records_list(outcomes: Sequence[Outcome]) -> str:
     recorded = [o for o in outcomes if o.sets]
     if not recorded:
         return ""
-    axes = [axis for axis in AXES if axis != "test_network" or axis in varying(outcomes)]
+    axes = [axis for axis in AXES if axis not in ("test_network", "variant") or axis in varying(outcomes)]
     head = ["number", "runs that trained networks: accuracies", "made by", "in `results/`"]
     text = pipe_table(head, (_listed(o, axes) for o in recorded), left=4)
     said = "The records behind each number: a run's key leads to its line in the file"

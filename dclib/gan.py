@@ -23,6 +23,7 @@ from . import loop
 from .baselines import GanTraining
 from .data import Dataset, generator
 from .errors import DataError, Diverged, SpecError
+from .seeded import seeded
 from .spec import key
 
 
@@ -112,8 +113,7 @@ class Gan(loop.Work):
 
     def _draw(self, kind: type[nn.Module]) -> nn.Module:
         d = self.dataset
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(generator(self.seed, kind.__name__).initial_seed())
+        with seeded(generator(self.seed, kind.__name__).initial_seed()):
             return kind(self.hyper, d.channels, d.classes, d.size).to(self.device)
 
     def _adam(self, network: nn.Module) -> torch.optim.Adam:

@@ -147,10 +147,11 @@ class Runner:
         return self.store.accuracies(run.key)
 
     def train_on_sets(self, runs: Sequence[TrainNetworks]) -> None:
-        """Train, test and record the networks of these runs that are missing, on a GPU side by side.
+        """Train, test and record the networks of these runs that are missing, side by side.
 
         Args:
-            runs: alike but for the seed of their sets, and how many networks each has.
+            runs: alike but for the seed of their sets, and how many networks each has; those that are done count, too, for how
+                the others are computed, so that a network trained later is the same to the last bit.
         """
         todo = {derive(j, run.set.key): (run, j) for run in runs for j in self.store.missing(run)}
         if not todo:
@@ -160,15 +161,14 @@ class Runner:
         for run in runs:
             self._check_data(run.set, dataset)
         small = {key: (torch.from_numpy(one.images), torch.from_numpy(one.labels)) for key, one in made.items()}
-        work = sum(train.work(hyper, 1, len(made[run.key].labels)) for run, _ in todo.values())
-        chosen = engines.choose(self.engine, self.where, work)
-        mark = [now(), time.perf_counter()]
+        networks, images = sum(run.networks for run in runs), len(next(iter(made.values())).labels)
+        chosen = engines.choose(self.engine, self.where, train.work(hyper, networks, images))
+        started = now()
 
-        def on_network(seed: int, accuracy: float) -> None:
+        def on_network(seed: int, accuracy: float, seconds: float) -> None:
             run, j = todo[seed]
-            values = {"accuracies": {str(j): round(accuracy, 4)}, "seconds": round(time.perf_counter() - mark[1], 2)}
-            self._record(run, mark[0], chosen, {**values, "data_hash": dataset.hash, "set_hash": made[run.key].hash})
-            mark[:] = [now(), time.perf_counter()]
+            values = {"accuracies": {str(j): round(accuracy, 4)}, "seconds": round(seconds, 2)}
+            self._record(run, started, chosen, {**values, "data_hash": dataset.hash, "set_hash": made[run.key].hash})
             progress.step(f"accuracy {accuracy:.1f} %")
 
         what = describe(first) if len(made) == 1 else f"{len(made)} sets as {describe(first)}"
@@ -178,6 +178,7 @@ class Runner:
                 dataset,
                 hyper,
                 seeds=list(todo),
+                several=networks > 1,
                 device=str(self.where),
                 engine=chosen,
                 on_network=on_network,

@@ -9,6 +9,7 @@ from .outcomes import DASH, Outcome, title, varying
 from .progress import clock
 
 AXIS_NAMES = {"dataset": "data set", "ipc": "images/class", "network": "condensed with", "test_network": "trained"}
+AXIS_NAMES["variant"] = "variant"
 
 KINDS = {"WholeTraining": "training on a whole set", "TrainGan": "GAN", "MakeSet": "set", "TrainNetworks": "trained network"}
 

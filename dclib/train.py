@@ -1,9 +1,11 @@
 """Stage T: train networks from scratch on a small set and test them on the real test images (appendix A; PROTOCOL of the book).
 
-One module serves all networks of a set: each one's weights are drawn from its own seed and loaded into it, so that a compiled
-form is compiled once.
+On a CPU networks are trained side by side (see `lanes`), on a GPU stacked. A module serves one network after another: each one's
+weights are drawn from its own seed and loaded into it, so that a compiled form is compiled once.
 """
 
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
@@ -12,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from . import engine as engines
-from . import networks
+from . import lanes, networks
 from .augment import augment
 from .data import Dataset, generator
 from .errors import DataError, Interrupted
@@ -20,6 +22,7 @@ from .spec import Training
 from .stacked import STOPPED, TOGETHER, train_together
 
 Small = tuple[Float[Tensor, "n c h w"], Int[Tensor, " n"]]  # a set: images, normalised, and their classes
+Tested = tuple[int, float, float]  # a network's seed, its accuracy in percent, its seconds
 TEST_BATCH = {"cpu": 250, "cuda": 2500}  # images that pass a network at a time
 
 
@@ -118,9 +121,10 @@ def evaluate(
     hyper: Training,
     *,
     seeds: Iterable[int],
+    several: bool | None = None,
     device: str = "auto",
     engine: str = "auto",
-    on_network: Callable[[int, float], None] = lambda seed, accuracy: None,
+    on_network: Callable[[int, float, float], None] = lambda seed, accuracy, seconds: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[float]:
     """Train one network for each seed on the set and return their test accuracies in percent.
@@ -131,9 +135,12 @@ def evaluate(
         dataset: whose test images are classified.
         hyper: the hyper-parameters of stage T.
         seeds: one for each network.
+        several: whether to train as if side by side with others; by default, if there are several seeds. A network trained later
+            than its companions is then the same to the last bit.
         device: "auto", "cpu", "cuda" …
         engine: "auto", "eager", "compiled" or "captured".
-        on_network: called with each seed and accuracy.
+        on_network: called with each seed, accuracy and the seconds that the network took, or its share of those it took together
+            with others.
         should_stop: asked before each epoch.
 
     Raises:
@@ -142,7 +149,7 @@ def evaluate(
     """
     where, seeds = engines.resolve_device(device), list(seeds)
     one = images.to(where, engines.dtype(hyper.precision)), labels.to(where)
-    how = dict(device=device, engine=engine, on_network=on_network, should_stop=should_stop)
+    how = dict(several=several, device=device, engine=engine, on_network=on_network, should_stop=should_stop)
     return evaluate_each([one] * len(seeds), dataset, hyper, seeds=seeds, **how)
 
 
@@ -152,19 +159,20 @@ def evaluate_each(
     hyper: Training,
     *,
     seeds: Sequence[int],
+    several: bool | None = None,
     device: str = "auto",
     engine: str = "auto",
-    on_network: Callable[[int, float], None] = lambda seed, accuracy: None,
+    on_network: Callable[[int, float, float], None] = lambda seed, accuracy, seconds: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[float]:
-    """Train one network on each of several sets and return their test accuracies in percent: a GPU trains them side by side.
+    """Train one network on each of several sets, side by side, and return their test accuracies in percent.
 
     Args:
         small: the sets, all with as many images; for several networks on one, it is given as often.
         dataset: whose test images are classified.
         hyper: the hyper-parameters of stage T.
         seeds: one for each set.
-        device, engine, on_network, should_stop: as for `evaluate`.
+        several, device, engine, on_network, should_stop: as for `evaluate`.
 
     Raises:
         DataError: the images do not have the shape of the data set's.
@@ -177,9 +185,10 @@ def evaluate_each(
     chosen = engines.choose(engine, where, sum(work(h, 1, len(y)) for _, y in small))
     with engines.arithmetic(h.precision, where):
         given, accuracies = (small, dataset.to(where), h, seeds, should_stop), []
-        for seed, found in _together(*given) if chosen == "captured" else _one_by_one(*given, chosen):
+        beside = lanes.count(where) if (len(seeds) > 1 if several is None else several) else 1
+        for seed, found, seconds in _together(*given) if chosen == "captured" else _side_by_side(*given, chosen, beside):
             accuracies.append(found)
-            on_network(seed, found)
+            on_network(seed, found, seconds)
         return accuracies
 
 
@@ -189,26 +198,44 @@ def _draw(dataset: Dataset, hyper: Training, seed: int, like: Tensor) -> nn.Modu
     return networks.build(hyper.network, **shape, seed=generator(seed, "weights").initial_seed()).to(like)
 
 
-def _one_by_one(
-    small: Sequence[Small], dataset: Dataset, h: Training, seeds: Sequence[int], should_stop: Callable[[], bool], engine: str
-) -> Iterator[tuple[int, float]]:
-    network = _draw(dataset, h, 0, small[0][0])
-    forward = engines.prepare(network, engine, h.precision)
-    for (images, labels), seed in zip(small, seeds, strict=True):
-        network.load_state_dict(_draw(dataset, h, seed, images).state_dict())
-        train(network, images, labels, h, seed=seed, forward=forward, should_stop=should_stop)
-        yield seed, accuracy(network, dataset, images.dtype)
+def _side_by_side(
+    small: Sequence[Small],
+    dataset: Dataset,
+    h: Training,
+    seeds: Sequence[int],
+    should_stop: Callable[[], bool],
+    engine: str,
+    beside: int,
+) -> Iterator[Tested]:
+    """So many networks at a time; a lane keeps its module."""
+    own, given_up = threading.local(), threading.Event()
+
+    def one(item: tuple[Small, int]) -> Tested:
+        start, ((images, labels), seed) = time.perf_counter(), item
+        if not hasattr(own, "network"):
+            own.network = _draw(dataset, h, 0, images)
+            own.forward = engines.prepare(own.network, engine, h.precision)
+        own.network.load_state_dict(_draw(dataset, h, seed, images).state_dict())
+        stop = lambda: given_up.is_set() or should_stop()  # noqa: E731
+        train(own.network, images, labels, h, seed=seed, forward=own.forward, should_stop=stop)
+        found = accuracy(own.network, dataset, images.dtype)
+        return seed, found, (time.perf_counter() - start) / min(beside, len(seeds))
+
+    yield from lanes.each(one, zip(small, seeds, strict=True), beside, given_up.set)
 
 
 def _together(
     small: Sequence[Small], dataset: Dataset, h: Training, seeds: Sequence[int], should_stop: Callable[[], bool]
-) -> Iterator[tuple[int, float]]:
+) -> Iterator[Tested]:
     network, rates = _draw(dataset, h, 0, small[0][0]), schedule(h)
     for part in (slice(i, i + TOGETHER) for i in range(0, len(seeds), TOGETHER)):
-        some, (images, labels) = seeds[part], (torch.stack(x) for x in zip(*small[part], strict=True))
+        start, some = time.perf_counter(), seeds[part]
+        images, labels = (torch.stack(tensors) for tensors in zip(*small[part], strict=True))
         drawn = [_draw(dataset, h, seed, images) for seed in some]
         capture = images.device.type == "cuda"
         stack = train_together(drawn, images, labels, h, rates, seeds=some, capture=capture, should_stop=should_stop)
+        share = (time.perf_counter() - start) / len(some)
         for j, seed in enumerate(some):
+            start = time.perf_counter()
             network.load_state_dict(stack.unstack(j))
-            yield seed, accuracy(network, dataset, images.dtype)
+            yield seed, accuracy(network, dataset, images.dtype), share + time.perf_counter() - start

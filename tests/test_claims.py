@@ -105,7 +105,7 @@ def made_up() -> dict[tuple, dict[str, Outcome]]:
     for (dataset, ipc, column), (mean, std) in paper.TABLE_1.items():
         name = OURS if column == "ours" else column
         sets = tuple(tuple(mean + std * (x + y / 2) for y in (-1, 0, 1)) for x in ((-0.5, 0.5) if name in (OURS, RANDOM) else (0,)))
-        place = dict(dataset=dataset, ipc=int(ipc), network=name, test_network="ConvNet")
+        place = dict(dataset=dataset, ipc=int(ipc), network=name, test_network="ConvNet", variant="")
         rows[dataset, int(ipc)][name] = Outcome("coresets", place, "cpu", sets, ("k",) * len(sets), paper=(mean, std))
     return {place: found for place, found in rows.items() if place[1] < 50}
 
@@ -123,7 +123,7 @@ def test_swapped_labels_refute_it(name):
 def test_a_rival_within_the_margin_does_not_refute_it():
     two = {}
     for name, shift in ((OURS, 0.0), ("herding", 1.0)):
-        place = dict(dataset="mnist", ipc=1, network=name, test_network="ConvNet")
+        place = dict(dataset="mnist", ipc=1, network=name, test_network="ConvNet", variant="")
         sets = ((89.0 + shift, 90.0 + shift, 91.0 + shift),)
         two[name] = Outcome("coresets", place, "cpu", sets, ("k",), paper=(90.0, 0.1))
     assert refuted({("mnist", 1): two}) == []

@@ -10,7 +10,7 @@ from dclib.outcomes import Outcome
 
 
 def outcome(network, *sets, ipc=1, dataset="mnist", paper=None, **more):
-    place = dict(dataset=dataset, ipc=ipc, network=network, test_network="ConvNet")
+    place = dict(dataset=dataset, ipc=ipc, network=network, test_network="ConvNet", variant="")
     keys = tuple(f"{network}-key-{i}" for i in range(len(sets)))
     return Outcome("coresets", place, "cpu" if sets else "", sets, keys, paper=paper, **more)
 
