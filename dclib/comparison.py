@@ -60,11 +60,11 @@ def _cell(o: Outcome) -> str:
 def _difference(o: Outcome) -> str:
     """In points and in standard errors; of another class beyond two of them, so that a page may colour it."""
     text = f"{figure(o, 'difference')} ({figure(o, 'in std. errors')})"
-    return text if abs(o.difference) <= 2 * o.standard_error else f'<span class="far">{text}</span>'
+    return text if abs(o.difference) <= 2 * o.standard_error else f'<span class="apart">{text}</span>'
 
 
 def records_list(outcomes: Sequence[Outcome]) -> str:
-    """List in Markdown, folded up, the records behind each number: keys, raw accuracies, and the files that hold them."""
+    """List in Markdown the records behind each number: keys, raw accuracies, and the files that hold them."""
     recorded = [o for o in outcomes if o.sets]
     if not recorded:
         return ""
@@ -72,7 +72,7 @@ def records_list(outcomes: Sequence[Outcome]) -> str:
     head = ["number", "runs that trained networks: accuracies", "made by", "in `results/`"]
     text = pipe_table(head, (_listed(o, axes) for o in recorded), left=4)
     said = "The records behind each number: a run's key leads to its line in the file"
-    return f'<details class="records"><summary>{said}</summary>\n\n{text}\n\n</details>'
+    return f'<details class="records" open><summary>{said}</summary>\n\n{text}\n\n</details>'
 
 
 def _listed(o: Outcome, axes: Sequence[str]) -> list[str]:

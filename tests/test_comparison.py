@@ -59,8 +59,8 @@ def test_a_cell_has_ours_the_papers_the_difference_and_what_it_rests_on(shown):
 
 def test_beyond_two_standard_errors_a_difference_is_of_another_class_and_so_is_its_text(shown):
     one = cells(shown._repr_markdown_())[2]
-    assert re.search(r'<span class="far">−11.7 \(−\d+\.\d\)</span>', one[3])
-    assert "far" not in one[1]
+    assert re.search(r'<span class="apart">−11.7 \(−\d+\.\d\)</span>', one[3])
+    assert "apart" not in one[1]
 
 
 def test_a_number_that_does_not_count_is_a_dash_with_its_records():
