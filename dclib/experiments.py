@@ -13,11 +13,11 @@ from typing import Any
 
 from . import dd, variants
 from .errors import SpecError, one_of
-from .presets import AXES, BEST, CPU, INSTEAD, ORS, PAPER, PRESETS, RANDOM, REAL, SMOKE, WHOLE, Cell, Preset
+from .presets import AXES, BEST, CPU, GAN, INSTEAD, ORS, PAPER, PRESETS, RANDOM, REAL, SMOKE, WHOLE, Cell, Preset
 from .spec import FAMILIES, GUIDED, Condensation, Network
 
 __all__ = [
-    "ALL", "AXES", "BEST", "CPU", "INSTEAD", "ORS", "PAPER", "PRESETS", "RANDOM", "REAL", "SIX", "SMOKE", "WHOLE", "Cell",
+    "ALL", "AXES", "BEST", "CPU", "GAN", "INSTEAD", "ORS", "PAPER", "PRESETS", "RANDOM", "REAL", "SIX", "SMOKE", "WHOLE", "Cell",
     "Experiment", "Preset", "find", "find_preset", "with_yardsticks", "yardstick",
 ]
 
@@ -153,8 +153,16 @@ CONDENSED_IMAGES = Experiment(
 MORE_BASELINES = Experiment(
     "more_baselines",
     "Table T8",
-    "Do condensed images beat the best of many random choices?",
-    dict(dataset=FOUR, ipc=(1, 10), network=(*ORS, "ConvNet"), test_network=("ConvNet",)),
+    "Do condensed images beat the best of many random choices, and those that a GAN draws?",
+    dict(dataset=FOUR, ipc=(1, 10), network=(*ORS, GAN, "ConvNet"), test_network=("ConvNet",)),
+    diagonal=True,
+    repeats={"cpu": FEWER},
+)
+CIFAR100 = Experiment(
+    "cifar100",
+    "Table T9",
+    "Do condensed images still beat chosen real ones when there are a hundred classes?",
+    dict(dataset=("cifar100",), ipc=(1, 10), network=(RANDOM, *GUIDED, "ConvNet", WHOLE), test_network=("ConvNet",)),
     diagonal=True,
     repeats={"cpu": FEWER},
 )
@@ -166,7 +174,7 @@ DISTILLATION = Experiment(
     repeats={"cpu": (2, 5)},
     belongs=dd.belongs,
 )
-DECLARED = (METHOD, CORESETS, CONDENSED_IMAGES, CROSS_ARCH, IMAGES_PER_CLASS, MORE_BASELINES, DISTILLATION)
+DECLARED = (METHOD, CORESETS, CONDENSED_IMAGES, CROSS_ARCH, IMAGES_PER_CLASS, DISTILLATION, MORE_BASELINES, CIFAR100)
 ALL = {experiment.name: experiment for experiment in DECLARED}
 
 

@@ -180,7 +180,7 @@ def train(
         hyper: the hyper-parameters.
         seed: of all random draws.
         device: "auto", "cpu", "cuda" or "cuda:1".
-        checkpoint: a file that keeps the state between steps; found there, the training goes on from it.
+        checkpoint: a file that keeps the state; found there, the training goes on from it, or is done.
         on_step: called after each step.
         on_resume: called with the state that a checkpoint held.
         should_stop: asked before each step; True saves the state and raises.
@@ -196,7 +196,7 @@ def train(
     identity = {"run": key(hyper), "data": dataset.hash, "seed": seed}
     hooks = dict(on_step=on_step, on_resume=on_resume, should_stop=should_stop)
     with engines.arithmetic("float32", where):
-        loop.run(gan, hyper.steps, identity, what="steps of the GAN", checkpoint=checkpoint, **hooks)
+        loop.run(gan, hyper.steps, identity, what="steps of the GAN", checkpoint=checkpoint, keep=True, **hooks)
     return gan
 
 

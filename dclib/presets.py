@@ -1,76 +1,17 @@
-"""A cell of a table, and the presets that spell out the runs behind it with every hyper-parameter.
-
-In place of the network that condenses, a cell may name real images: chosen in one of four ways, the best of many random draws,
-or all of them; or Dataset Distillation.
-"""
+"""The presets: each spells out the runs behind a table's cell (see `cells`) with every hyper-parameter."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from . import dd, variants
-from .baselines import Distillation
-from .dd import DD
-from .spec import GUIDED, Condensation, ConvNet, MakeSet, Network, Training, TrainNetworks, WholeTraining, loops
+from .baselines import Distillation, GanTraining
+from .cells import AXES, GAN, INSTEAD, ORS, RANDOM, REAL, WHOLE, Cell, Run
+from .spec import GUIDED, Condensation, ConvNet, Network, Training, WholeTraining, loops
 
-AXES = ("dataset", "ipc", "network", "test_network", "variant")
-RANDOM = "random"  # real images chosen at random, the row to beat
-WHOLE = "whole"  # the whole training set
-ORS = {"ors": 1.0, "ors-tenth": 0.1, "ors-hundredth": 0.01}  # optimal random selection: the share of the best sets that counts
-REAL = (RANDOM, *GUIDED, WHOLE, *ORS)
-INSTEAD = (*REAL, *DD)  # what may stand in place of a network
-COST = {"MLP": 0.001, "LeNet": 0.01, "AlexNet": 3.0, "VGG11": 3.5, "ResNet18": 9.0} | dict.fromkeys(REAL, 0.0)  # ConvNet: 1
-COST |= dict.fromkeys(DD, 2.0)
-Run = TrainNetworks | WholeTraining
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One number of a table: where it stands, and the runs behind it."""
-
-    dataset: str
-    ipc: int
-    network: str
-    test_network: str
-    preset: "Preset"
-    sets: int
-    networks: int
-    variant: str = ""  # see `variants`
-
-    def runs(self, seeds: Sequence[int] | None = None) -> list[Run]:
-        """The runs that test networks, one for each set; each names the run that makes its set, if there is one."""
-        seeds = range(self.sets) if seeds is None else seeds
-        if self.network == WHOLE:
-            return [self.preset.whole(self, seed) for seed in seeds]
-        way, training = DD.get(self.network, "plain"), self.preset.training(self)
-        if way == "rates":
-            training = dd.at_rates(self.test_network, self.preset.distillation(self.dataset, self.ipc))
-        return [TrainNetworks(self.make_set(seed), training, self.networks, way) for seed in seeds]
-
-    def make_set(self, seed: int) -> MakeSet:
-        """The run that makes the set of that seed."""
-        if self.network in DD:
-            return dd.make_set(self.dataset, self.ipc, seed, self.preset.distillation(self.dataset, self.ipc))
-        if self.network not in REAL:
-            hyper = variants.apply(self.preset.condensation(self), self.variant)
-            return MakeSet(self.dataset, "condense", seed, hyper)
-        if self.network in GUIDED:
-            return MakeSet(self.dataset, self.network, seed, Condensation(ipc=self.ipc), whole=self.preset.whole(self, seed))
-        return MakeSet(self.dataset, "random", seed, Condensation(ipc=self.ipc))
-
-    @property
-    def cost(self) -> float:
-        """A rough cost, to do the cheapest cells first: one forward pass of both networks on a set."""
-        if self.network == WHOLE:
-            return 20.0
-        return self.ipc * sum(COST.get(name.partition(":")[0], 1.0) for name in (self.network, self.test_network))
-
-    @property
-    def place(self) -> dict[str, Any]:
-        """The cell's coordinates."""
-        return {axis: getattr(self, axis) for axis in AXES}
-
+__all__ = [
+    "AXES", "BEST", "CPU", "GAN", "INSTEAD", "ORS", "PAPER", "PRESETS", "RANDOM", "REAL", "SMOKE", "WHOLE", "Cell", "Preset", "Run",
+]
 
 def paper_condensation(cell: Cell) -> Condensation:
     """The paper's hyper-parameters (appendix A); with MLP and the paper's distance, η_S is 0.01."""
@@ -104,6 +45,9 @@ def paper_whole(cell: Cell, seed: int) -> WholeTraining:
     """Sixty epochs on augmented images: our recipe, for the paper states none."""
     return whole_training(cell, seed, 60, WHOLE_AUGMENT.get(cell.dataset, "crop"))
 
+
+CPU_GAN = GanTraining(steps=6000, batch=64, generator_width=64, discriminator_width=32)
+SMOKE_GAN = GanTraining(steps=200, batch=32, generator_width=32, discriminator_width=16, lr=1e-3)
 
 # K at 1 image per class and the number of real images by the condensing network's family, at `cpu` and at `smoke`.
 CPU_STEPS = {"MLP": (1000, 64), "LeNet": (1000, 64), "ConvNet": (150, 64)}
@@ -171,6 +115,7 @@ class Preset:
         whole: a cell's training on the whole set, by seed; the first guides the choice of real images.
         wholes: trainings on the whole set, where a table has such a row.
         ors_sets: draws of random real images of which optimal random selection takes the best.
+        gan: how a GAN is trained, once for each data set; of its images there are as many draws as of random real ones.
         distillation: the hyper-parameters of Dataset Distillation, by data set and images per class.
         distilled_sets: how many sets of it, by data set; elsewhere as many as condensed ones.
     """
@@ -186,13 +131,15 @@ class Preset:
     whole: Callable[[Cell, int], WholeTraining] = smoke_whole
     wholes: int = 1
     ors_sets: int = 20
+    gan: GanTraining = SMOKE_GAN
     distillation: Callable[[str, int], Distillation] = dd.of_smoke
     distilled_sets: dict[str, int] = field(default_factory=dict)
 
     def sets_of(self, network: str, dataset: str) -> int | None:
         """How many sets stand behind a cell that names no network; None: as many as of condensed ones."""
-        counts = {RANDOM: self.random_sets, WHOLE: self.wholes} | dict.fromkeys(GUIDED, 1) | dict.fromkeys(ORS, self.ors_sets)
-        return self.distilled_sets.get(dataset) if network in DD else counts.get(network)
+        counts = {RANDOM: self.random_sets, GAN: self.random_sets, WHOLE: self.wholes}
+        counts |= dict.fromkeys(GUIDED, 1) | dict.fromkeys(ORS, self.ors_sets)
+        return self.distilled_sets.get(dataset) if network in dd.DD else counts.get(network)
 
 
 CPU_DATA = ("mnist", "fashionmnist", "cifar10", "svhn10k")  # svhn10k stands in for SVHN, in a row of its own
@@ -211,6 +158,7 @@ SMOKE = Preset(
         "images_per_class": {"dataset": ("digits",), "ipc": (1, 2)},
         "more_baselines": {"dataset": ("digits",), "ipc": (1,)},
         "distillation": {"dataset": ("digits",), "ipc": (1, 2), "test_network": ("MLP", "LeNet")},
+        "cifar100": {"dataset": ("digits",), "ipc": (1,)},  # a stand-in of ten classes
     },
 )
 CPU = Preset(
@@ -230,6 +178,7 @@ CPU = Preset(
     },
     whole=cpu_whole,
     ors_sets=100,
+    gan=CPU_GAN,
     distillation=dd.of_cpu,
     distilled_sets={"mnist": 3, "cifar10": 1},
 )
@@ -243,6 +192,7 @@ PAPER = Preset(
     whole=paper_whole,
     wholes=5,
     ors_sets=1000,
+    gan=GanTraining(),
     distillation=dd.of_paper,
 )
 PRESETS = {preset.name: preset for preset in (SMOKE, CPU, PAPER)}

@@ -15,7 +15,7 @@ from .condensed import CondensedSet
 from .files import append_line
 from .presets import Cell, Run
 from .records import FILES, checkpoint_about, read_records
-from .spec import WholeTraining
+from .spec import TrainGan, WholeTraining
 
 __all__ = ["KEPT_IPC", "CondensedSet", "Store", "results_root"]
 
@@ -116,9 +116,11 @@ class Store:
         root, name = self.checkpoints or self.root, f"whole/{key}.safetensors"
         return next(iter(sorted(root.glob(f"*/{name}"))), root / preset / name)
 
-    def is_trained(self, run: WholeTraining) -> bool:
+    def is_trained(self, run: WholeTraining | TrainGan) -> bool:
         """Whether a training on the whole set is recorded and its state kept to the end."""
         about = checkpoint_about(self.whole_path("", run.key)) or {}
+        if isinstance(run, TrainGan):
+            return run.key in self.records and about.get("k") == run.hyper.steps
         return run.key in self.records and len(about.get("epoch_accuracies", ())) == run.epochs
 
     def indices(self, key: str) -> list[list[int]] | None:

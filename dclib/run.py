@@ -14,13 +14,15 @@ from .cluster import check_request, connected
 from .errors import DclibError, Interrupted, SpecError
 from .files import check_writable
 from .jobs import Answer, Board, Job, answer
-from .presets import Cell
+from .presets import ORS, Cell, Run
 from .progress import Progress
 from .ranks import launched
 from .results import Store
 from .runner import Runner
 from .sets import load
 from .stopping import stopping
+
+TOGETHER = 100  # sets that are held in memory at once
 
 
 def execute(cells: Sequence[Cell], runner: Runner) -> None:
@@ -29,13 +31,18 @@ def execute(cells: Sequence[Cell], runner: Runner) -> None:
     Raises:
         Interrupted: told to stop; what is finished is recorded, what is not goes on next time.
     """
-    runs = [run for cell in sorted(cells, key=lambda cell: cell.cost) for run in cell.runs()]
-    for run in runs:
+    for runs in (some for cell in sorted(cells, key=lambda cell: cell.cost) for some in together(cell)):
         if runner.should_stop():
             raise Interrupted("stopped between two runs; the same command goes on from there")
-        if runner.store.missing(run):
+        if any(map(runner.store.missing, runs)):
             runner.store.refresh()  # another process may have done it
-            runner.test(run)
+            runner.test(*runs)
+
+
+def together(cell: Cell) -> list[list[Run]]:
+    """A cell's runs, those of optimal random selection a hundred at a time: each has one network, too few for a GPU."""
+    runs, size = cell.runs(), TOGETHER if cell.network in ORS else 1
+    return [runs[i : i + size] for i in range(0, len(runs), size)]
 
 
 def spread(cells: Sequence[Cell], store: Store, should_stop: Callable[[], bool], where: dict[str, Any], **how: Any) -> None:

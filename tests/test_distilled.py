@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from dclib import dd, distilled, experiments, networks, run, sets, train
 from dclib import runner as doing
 from dclib.baselines import CIFAR10, Distillation
+from dclib.cells import Cell
 from dclib.data import generator
 from dclib.errors import FileError, Interrupted, SpecError
 from dclib.experiments import CPU, DISTILLATION, PAPER, SMOKE
 from dclib.jobs import Board
 from dclib.outcomes import Outcome
-from dclib.presets import Cell
 from dclib.records import in_words
 from dclib.results import CondensedSet, Store
 from dclib.spec import MLP, Condensation, ConvNet, MakeSet, Training, TrainNetworks, derive, full
