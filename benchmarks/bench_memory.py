@@ -7,7 +7,9 @@
 Each is a process of its own, so that its peak memory is its own; what it needs before its first iteration is measured, too. Both
 methods run uncompiled, in float32, at the paper's batches: 1024 real images, and 256 for each class.
 
-Usage: python benchmarks/bench_memory.py [--device cuda]
+Usage: python benchmarks/bench_memory.py [--device cuda] [--memory-only]
+
+With --memory-only nothing is timed: memory is the same beside other work, seconds are not.
 """
 
 import contest
@@ -21,7 +23,7 @@ IPC, REAL = 10, 256
 
 
 def work(contestant: str, case: dict) -> None:
-    """Time one iteration after another that warms up, and tell the memory before and after."""
+    """Time one iteration, if any, after another that warms up, and tell the memory before and after."""
     import torch
 
     from dclib import engine as engines
@@ -70,12 +72,15 @@ def condensing(loaded, case: dict, mode: str, steps: int):
 
 def main() -> None:
     """Measure each in a process of its own, record and print them."""
-    options = contest.parser(__doc__, rounds=1).parse_args()
+    parser = contest.parser(__doc__, rounds=1)
+    parser.add_argument("--memory-only", action="store_true", help="time nothing")
+    options = parser.parse_args()
     if options.contestant:
         work(options.contestant, options.case)
         return
     for name, network, shape, unrolled, reverse, condense in CASES:
-        case = {"dataset": name, "network": network, **shape, "device": options.device, "iterations": 1}
+        case = {"dataset": name, "network": network, **shape, "device": options.device}
+        case["iterations"] = 0 if options.memory_only else 1  # besides the one that warms up
         contestants = [f"unrolled/{n}" for n in unrolled]
         contestants += [f"reverse/{n}" for n in reverse] + [f"condense/{n}" for n in condense]
         found = contest.contest(__file__, case, contestants, options.rounds)
