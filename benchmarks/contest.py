@@ -91,7 +91,7 @@ def contest(script: str, case: dict, contestants: list[str], rounds: int) -> dic
 
 
 def table(title: str, found: dict[str, dict]) -> str:
-    """Medians and spread, and the ratios to the first contestant and, if there is one, to `tuned`; memory where nothing was timed."""
+    """Medians and spread, and the ratios to the first contestant and, if there is one, to `tuned`; untimed, memory alone."""
     if not all(f["seconds"] for f in found.values()):
         return "\n".join([f"\n{title}", *(f"{name:<22}{f['peak_mb']:>9} MB" for name, f in found.items())])
     median = {name: statistics.median(f["seconds"]) for name, f in found.items()}
