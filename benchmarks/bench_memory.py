@@ -5,7 +5,8 @@
   condense/N   one outer step of condensation in which the network takes N steps between T = 2 updates of the images; 0: T = 1
 
 Each is a process of its own, so that its peak memory is its own; what it has taken once all code is loaded (by one iteration on a
-single image per class) is measured, too. Both methods run uncompiled, in float32, at the paper's batches: 1024 real images, and 256 for each class.
+single image per class) is measured, too. Both methods run uncompiled, in float32, at the paper's batches: 1024 real images, and 256
+for each class.
 
 Usage: python benchmarks/bench_memory.py [--device cuda] [--memory-only]
 
@@ -64,12 +65,16 @@ def distilling(loaded, case: dict, mode: str, steps: int):
 
 
 def condensing(loaded, case: dict, mode: str, steps: int):
-    """One outer step with one update of the images, or with two and so many steps of the network between them."""
+    """One outer step with one update of the images, or with two and so many steps of the network between them.
+
+    Of a data set with one image per class, one image per class is condensed, too: that loads all code, and takes little memory.
+    """
     from dclib.condense import Condenser
     from dclib.spec import Condensation, Network
 
     loops = dict(inner_steps=2 if steps else 1, network_epochs=max(1, steps), outer_steps=1000)
-    hyper = Condensation(IPC, Network.parse(case["network"]), real_batch=REAL, **loops).resolve()
+    ipc = min(IPC, len(loaded.y_train) // loaded.classes)
+    hyper = Condensation(ipc, Network.parse(case["network"]), real_batch=REAL, **loops).resolve()
     engine = "captured" if case["device"] == "cuda" else "eager"
     return Condenser(loaded, hyper, 0, engine).step
 
