@@ -43,29 +43,30 @@ def work(contestant: str, case: dict) -> None:
         step = make(loaded, case, mode, int(steps))
         step()
         peak = peak_memory_mb()
-        fresh = make(loaded, case, mode, int(steps))
-        held = held_on_gpu(fresh) if device == "cuda" else held_on_cpu(fresh)
+        held = (held_on_gpu if device == "cuda" else held_on_cpu)(lambda: make(loaded, case, mode, int(steps)))
         seconds = contest.timed(step, case["iterations"], device) if case["iterations"] else []
     contest.finish({"seconds": seconds, "peak_mb": peak, "allocated_mb": round(held / 2**20, 1)})
 
 
-def held_on_gpu(step) -> int:
-    """The most bytes that a step's tensors take at once, beyond those that were there."""
+def held_on_gpu(make) -> int:
+    """The most bytes that the first of the steps that `make` returns takes at once, beyond those that were there."""
     import torch
 
+    step = make()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     step()
     return torch.cuda.max_memory_allocated() - before
 
 
-def held_on_cpu(step) -> int:
+def held_on_cpu(make) -> int:
     """The same by the profiler's account of every allocation; it sees one thread, so that there is one."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    step = make()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         step()
     torch.set_num_threads(threads)
