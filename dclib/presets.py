@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import variants
+from . import ablations, variants
 from .spec import GUIDED, Condensation, ConvNet, MakeSet, Network, Training, TrainNetworks, WholeTraining, loops
 
 AXES = ("dataset", "ipc", "network", "test_network", "variant")
@@ -33,6 +33,7 @@ class Cell:
     sets: int
     networks: int
     variant: str = ""  # see `variants`
+    budget: str = ""  # what the experiment changes of the preset's hyper-parameters, as a variant
 
     def runs(self, seeds: Sequence[int] | None = None) -> list[Run]:
         """The runs that test networks, one for each set; each names the run that makes its set, if there is one."""
@@ -44,8 +45,8 @@ class Cell:
     def make_set(self, seed: int) -> MakeSet:
         """The run that makes the set of that seed."""
         if self.network not in REAL:
-            hyper = variants.apply(self.preset.condensation(self), self.variant)
-            return MakeSet(self.dataset, "condense", seed, hyper)
+            hyper = variants.apply(self.preset.condensation(self), self.budget)
+            return MakeSet(self.dataset, "condense", seed, variants.apply(hyper, self.variant))
         if self.network in GUIDED:
             return MakeSet(self.dataset, self.network, seed, Condensation(ipc=self.ipc), whole=self.preset.whole(self, seed))
         return MakeSet(self.dataset, "random", seed, Condensation(ipc=self.ipc))
@@ -65,7 +66,7 @@ class Cell:
 
 def paper_condensation(cell: Cell) -> Condensation:
     """The paper's hyper-parameters (appendix A); with MLP and the paper's distance, η_S is 0.01."""
-    network, layerwise = Network.parse(cell.network), "distance" not in variants.parse(cell.variant)
+    network, layerwise = Network.parse(cell.network), variants.parse(cell.variant).get("distance", "layerwise") == "layerwise"
     return Condensation(ipc=cell.ipc, network=network, image_lr=0.01 if network.family == "MLP" and layerwise else 0.1).resolve()
 
 
@@ -193,6 +194,7 @@ SMOKE = Preset(
         "condensed_images": {"dataset": ("digits",), "ipc": (1,)},
         "images_per_class": {"dataset": ("digits",), "ipc": (1, 2)},
         "more_baselines": {"dataset": ("digits",), "ipc": (1,)},
+        **ablations.SMOKE,
     },
 )
 CPU = Preset(
@@ -208,6 +210,7 @@ CPU = Preset(
         "condensed_images": {"dataset": CPU_DATA},
         "images_per_class": {"dataset": CPU_DATA},
         "more_baselines": {"dataset": ("mnist",), "ipc": (1,)},
+        **ablations.CPU,
     },
     whole=cpu_whole,
     ors_sets=100,
