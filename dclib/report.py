@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from .charts import curves, dot_plot
+from .drawings import ladder, step_curves, tracks
 from .experiments import AXES
 from .figures import emergence, heatmap, image_grid, image_grids, image_rows, save_grid
-from .outcomes import DASH, Outcome, look_up, made_by, title, varying
+from .findings import choices_rows, order_sentence, rank_sentence, steps_rows
+from .outcomes import DASH, Outcome, labels, look_up, made_by, title, varying
 from .presets import WHOLE
 from .results import CondensedSet, Store
 from .sentences import (
@@ -30,6 +32,7 @@ __all__ = [
     "Outcome",
     "agreement_sentence",
     "budget",
+    "choices_rows",
     "cost_sentence",
     "curves",
     "dot_plot",
@@ -38,17 +41,23 @@ __all__ = [
     "image_grid",
     "image_grids",
     "image_rows",
+    "ladder",
     "list_table",
     "listing",
     "look_up",
     "matrix_table",
     "missing_sentence",
     "numbered_table",
+    "order_sentence",
     "pipe_table",
+    "rank_sentence",
     "recorded_sets",
     "relative_table",
     "save_grid",
+    "step_curves",
+    "steps_rows",
     "title",
+    "tracks",
 ]
 
 
@@ -66,7 +75,8 @@ def matrix_table(
     down = [axis for axis in AXES if axis == rows or (axis in varying(outcomes) and axis != columns)]
     across = list(dict.fromkeys(o.place[columns] for o in outcomes))
     mixed, kinds = len(presets_of(outcomes)) > 1 and not detailed, _kinds(outcomes)
-    names = {axis: made_by if detailed and axis == "network" else title for axis in AXES}
+    names = {axis: labels(outcomes, axis).__getitem__ for axis in AXES}
+    names |= {"network": made_by} if detailed else {}
     if detailed:
         kinds += [*(["in std. errors"] if len(kinds) > 1 else []), "rests on"]
     lines: dict[tuple, dict[Any, Outcome]] = {}

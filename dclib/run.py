@@ -11,6 +11,7 @@ from typing import Any
 
 from . import spread as spreading
 from .cluster import check_request, connected
+from .courses import course_of, shared
 from .errors import DclibError, Interrupted, SpecError
 from .files import check_writable
 from .jobs import Answer, Board, Job, answer
@@ -20,6 +21,7 @@ from .ranks import launched
 from .results import Store
 from .runner import Runner
 from .sets import load
+from .spec import TrainNetworks
 from .stopping import stopping
 
 
@@ -30,12 +32,16 @@ def execute(cells: Sequence[Cell], runner: Runner) -> None:
         Interrupted: told to stop; what is finished is recorded, what is not goes on next time.
     """
     runs = [run for cell in sorted(cells, key=lambda cell: cell.cost) for run in cell.runs()]
+    made = [run.set for run in runs if isinstance(run, TrainNetworks)]
+    runner.courses = shared(made)
     for run in runs:
         if runner.should_stop():
             raise Interrupted("stopped between two runs; the same command goes on from there")
         if runner.store.missing(run):
             runner.store.refresh()  # another process may have done it
             runner.test(run)
+    for name in {course_of(run) for run in made}:
+        runner.store.remove_checkpoint(runner.preset, name)
 
 
 def spread(cells: Sequence[Cell], store: Store, should_stop: Callable[[], bool], where: dict[str, Any], **how: Any) -> None:
