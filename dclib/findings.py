@@ -32,33 +32,32 @@ def rank_sentence(outcomes: Sequence[Outcome]) -> str:
 
 
 def order_sentence(outcomes: Sequence[Outcome]) -> str:
-    """The values of each side in the order of their mean accuracy over the other side, ours and the paper's; maybe empty."""
-    axes = ["variant"] if "variant" in varying(outcomes) else ["network", "test_network"]
-    said = []
-    for axis in axes:
-        ours, theirs = (_order(outcomes, axis, of) for of in (_our_mean, _their_mean))
-        if ours:
-            said.append(f"In the mean {SIDES[axis]}: ours {ours}" + (f"; the paper's {theirs}." if theirs else "."))
+    """The values of each side in the order of their mean accuracy over the other side, ours and the paper's; maybe empty.
+
+    Of the other side only those values count for which every cell has a number of ours.
+    """
+    sides, said = [("network", "test_network"), ("test_network", "network")], []
+    if "variant" in varying(outcomes):
+        sides = [("variant", "network")]
+    for axis, other in sides:
+        across = list(dict.fromkeys(o.place[other] for o in outcomes))
+        complete = [value for value in across if all(o.shown for o in outcomes if o.place[other] == value)]
+        cells = [o for o in outcomes if o.place[other] in complete]
+        if cells:
+            part = "" if complete == across else f" (over {len(complete)} of {len(across)})"
+            theirs = all(o.paper for o in cells) and _order(cells, axis, [o.paper[0] for o in cells])
+            ours = _order(cells, axis, [o.mean for o in cells])
+            said.append(f"In the mean{part} {SIDES[axis]}: ours {ours}" + (f"; the paper's {theirs}." if theirs else "."))
     return " ".join(said)
 
 
-def _order(outcomes: Sequence[Outcome], axis: str, mean: Any) -> str:
-    """Values with their means, the highest first; empty where a cell is missing."""
-    names, found = labels(outcomes, axis), {}
-    for value, name in names.items():
-        cells = [mean(o) for o in outcomes if o.place[axis] == value]
-        if None in cells:
-            return ""
-        found[name] = fmean(cells)
-    return " > ".join(f"{name} {found[name]:.1f}" for name in sorted(found, key=found.get, reverse=True))
-
-
-def _our_mean(o: Outcome) -> float | None:
-    return o.mean if o.shown else None
-
-
-def _their_mean(o: Outcome) -> float | None:
-    return o.paper[0] if o.paper else None
+def _order(outcomes: Sequence[Outcome], axis: str, means: Sequence[float]) -> str:
+    """The values of an axis with the means of their cells, the highest first."""
+    of = {
+        name: fmean(m for o, m in zip(outcomes, means, strict=True) if o.place[axis] == value)
+        for value, name in labels(outcomes, axis).items()
+    }
+    return " > ".join(f"{name} {of[name]:.1f}" for name in sorted(of, key=of.get, reverse=True))
 
 
 def loops_of(outcome: Outcome) -> tuple[int, int]:
@@ -88,10 +87,12 @@ def choices_rows(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]
         shown = o.shown and base is not None and base is not o and base.shown
         difference = o.mean - base.mean if shown else None
         error = (_variance(o) + _variance(base)) ** 0.5 if shown else 0.0
+        same = shown and o.keys == base.keys
         words = [title(o.place["dataset"]), str(o.place["ipc"]), o.place["network"], title(o.place["variant"])]
         spread = f" ± {o.std:.1f}" if o.shown and len(o.accuracies) > 1 else ""
-        numbers = [f"{o.mean:.1f}{spread}" if o.shown else DASH, signed(difference) if shown else DASH]
-        numbers += [signed(difference / error) if error else DASH, _steps_done(o)]
+        numbers = [f"{o.mean:.1f}{spread}" if o.shown else DASH]
+        numbers += ["the same" if same else signed(difference) if shown else DASH]
+        numbers += [signed(difference / error) if error and not same else DASH, _steps_done(o)]
         rows.append([*words, *numbers, f"{o.preset} {len(o.sets)}, {len(o.accuracies)}" if o.sets else DASH])
     head = ["data set", "images/class", "condensed with", "changed", "accuracy", "difference", "in std. errors", "outer steps"]
     return [*head, "preset; sets, networks"], rows

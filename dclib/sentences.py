@@ -55,7 +55,10 @@ def missing_sentence(outcomes: Sequence[Outcome]) -> str:
 def _fills(outcomes: Sequence[Outcome]) -> str:
     """Which command computes the cells that are not recorded."""
     name, places = outcomes[0].experiment, [o.place for o in outcomes if not o.sets]
-    grid = [cell.place for cell in experiments.find(name).cells(experiments.CPU)]
+    grid, full = ([cell.place for cell in experiments.find(name).cells(preset)] for preset in (experiments.CPU, experiments.PAPER))
+    mine, others = [p for p in places if p in grid], [p for p in places if p in full and p not in grid]
+    if mine and {p["dataset"] for p in others} & {p["dataset"] for p in mine}:
+        return f"`dclib run {name} --preset cpu` computes {len(mine)} of them, `--preset paper` the others."
     beyond = sorted({title(p["dataset"]) for p in places if p["dataset"] not in {g["dataset"] for g in grid}})
     command = f"`dclib run {name} --preset {{}}` computes "
     if not beyond or len(beyond) == len({p["dataset"] for p in places}):

@@ -5,15 +5,17 @@ import pytest
 
 from dclib import experiments, paper, report, variants
 from dclib.outcomes import Outcome, labels, varying
+from dclib.results import Store
 
 NORMS = ("none", "batch", "instance")
 NAMES = {norm: "ConvNet" if norm == "instance" else f"ConvNet:norm={norm}" for norm in NORMS}
 
 
-def outcome(accuracies=(), *, paper=None, records=(), **place):
+def outcome(accuracies=(), *, paper=None, records=(), keys=None, **place):
     place = dict(dataset="mnist", ipc=1, network="ConvNet", test_network="ConvNet", variant="") | place
     sets = tuple(map(tuple, accuracies))
-    return Outcome("x", place, "cpu" if sets else "", sets, paper=paper, records=tuple(records))
+    keys = tuple(str(place) for _ in sets) if keys is None else keys
+    return Outcome("x", place, "cpu" if sets else "", sets, keys, paper=paper, records=tuple(records))
 
 
 def matrix(means, theirs=None):
@@ -52,8 +54,11 @@ def test_the_order_of_both_sides():
     assert "(stage T): ours instance 91.0 > batch 81.0 > none 71.0; the paper's instance 91.1 > none 76.8 > batch 72.7." in text
 
 
-def test_no_order_where_a_cell_is_missing():
-    assert report.order_sentence(matrix([[None, 80.0, 90.0]] * 3, THEIRS)) == ""
+def test_only_what_is_complete_is_ordered():
+    assert report.order_sentence(matrix([[None, 80.0, 90.0], [70.0, None, 90.0], [70.0, 80.0, None]], THEIRS)) == ""
+    text = report.order_sentence(matrix([[None, 80.0, 90.0], [70.0, 81.0, 91.0], [70.0, 82.0, 92.0]], THEIRS))
+    assert "In the mean (over 2 of 3) by what condensed (stage C): ours instance 87.0 > batch 86.0 > none 85.0; the paper's" in text
+    assert "(stage T): ours instance 91.5 > batch 81.5 > none 70.0; the paper's" in text
     part = report.order_sentence(matrix([[70.0, 80.0, 90.0], [70.0, 80.0, 90.0], [73.0, 83.0, 93.0]]))
     assert "paper" not in part
 
@@ -103,23 +108,30 @@ def test_choices_are_set_against_what_they_depart_from():
         outcome(network="ResNet18"),
         outcome([[60.0]], network="ResNet18:downsampling=stride"),
     ]
+    rows.append(outcome(rows[0].sets, keys=rows[0].keys, variant="real_batch=64"))
     _, body = report.choices_rows(rows)
     differences = [row[5] for row in body]
-    assert differences == ["—", "−2.5", "−10.5", "−10.0", "—", "—"]
+    assert differences == ["—", "−2.5", "−10.5", "−10.0", "—", "—", "the same"]
     # by networks: std² / n = 0.75 / 4 and 2 / 4; by sets: variance of the means / 2 = 0.25 and 0
     assert body[1][6] == f"{-2.5 / (0.25 + 2 / 4) ** 0.5:+.1f}".replace("-", "−")
-    assert [row[7] for row in body] == ["2", "—", "—", "—", "—", "—"]
+    assert [row[7] for row in body] == ["2", "—", "—", "—", "—", "—", "—"]
     (panel,) = report.ladder(rows).figure.axes
-    assert [bar.lines[0].get_xdata()[0] for bar in panel.containers] == [90.5, 88.0, 80.0, 70.0, 60.0]
+    assert [bar.lines[0].get_xdata()[0] for bar in panel.containers] == [90.5, 88.0, 80.0, 70.0, 60.0, 90.5]
 
 
-@pytest.mark.parametrize("draw", [report.step_curves, report.heatmap])
-def test_nothing_recorded_can_be_drawn(draw):
-    assert draw(loops()).render().startswith(b"\x89PNG")
+def test_what_is_missing_and_left_to_the_paper_s_budget_is_told(tmp_path):
+    for name, left in (("ablation_distance", "computes 9 of them"), ("ablation_loops", "computes 8 of them")):
+        text = report.missing_sentence(report.look_up(name, store=Store(tmp_path)))
+        assert text.endswith(f"`dclib run {name} --preset cpu` {left}, `--preset paper` the others.")
+    crossed = report.missing_sentence(report.look_up("ablation_width", store=Store(tmp_path)))
+    assert crossed.endswith("`dclib run ablation_width --preset cpu` computes them.")
 
 
-def test_choices_not_recorded_can_be_drawn():
-    assert report.ladder([outcome(), outcome(ipc=10)]).render().startswith(b"\x89PNG")
+@pytest.mark.parametrize("draw", [report.step_curves, report.ladder])
+def test_nothing_recorded_says_so(draw):
+    picture = draw(loops())
+    assert [t.get_text() for t in picture.figure.texts] == ["nothing is recorded yet"]
+    assert picture.render().startswith(b"\x89PNG")
 
 
 def test_tracks_are_drawn_step_by_step():
