@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import variants
+from . import ablations, variants
 from .baselines import GanTraining, TrainGan
 from .spec import GUIDED, Condensation, ConvNet, MakeSet, Network, Training, TrainNetworks, WholeTraining, loops
 
@@ -37,6 +37,7 @@ class Cell:
     sets: int
     networks: int
     variant: str = ""  # see `variants`
+    budget: str = ""  # what the experiment changes of the preset's hyper-parameters, as a variant
 
     def runs(self, seeds: Sequence[int] | None = None) -> list[Run]:
         """The runs that test networks, one for each set; each names the run that makes its set, if there is one."""
@@ -48,8 +49,8 @@ class Cell:
     def make_set(self, seed: int) -> MakeSet:
         """The run that makes the set of that seed."""
         if self.network not in INSTEAD:
-            hyper = variants.apply(self.preset.condensation(self), self.variant)
-            return MakeSet(self.dataset, "condense", seed, hyper)
+            hyper = variants.apply(self.preset.condensation(self), self.budget)
+            return MakeSet(self.dataset, "condense", seed, variants.apply(hyper, self.variant))
         if self.network == GAN:
             return MakeSet(self.dataset, GAN, seed, Condensation(ipc=self.ipc), gan=TrainGan(self.dataset, self.preset.gan))
         if self.network in GUIDED:
@@ -71,7 +72,7 @@ class Cell:
 
 def paper_condensation(cell: Cell) -> Condensation:
     """The paper's hyper-parameters (appendix A); with MLP and the paper's distance, η_S is 0.01."""
-    network, layerwise = Network.parse(cell.network), "distance" not in variants.parse(cell.variant)
+    network, layerwise = Network.parse(cell.network), variants.parse(cell.variant).get("distance", "layerwise") == "layerwise"
     return Condensation(ipc=cell.ipc, network=network, image_lr=0.01 if network.family == "MLP" and layerwise else 0.1).resolve()
 
 
@@ -206,6 +207,7 @@ SMOKE = Preset(
         "images_per_class": {"dataset": ("digits",), "ipc": (1, 2)},
         "more_baselines": {"dataset": ("digits",), "ipc": (1,)},
         "cifar100": {"dataset": ("digits",), "ipc": (1,)},  # a stand-in of ten classes
+        **ablations.SMOKE,
     },
 )
 CPU = Preset(
@@ -221,6 +223,7 @@ CPU = Preset(
         "condensed_images": {"dataset": CPU_DATA},
         "images_per_class": {"dataset": CPU_DATA},
         "more_baselines": {"dataset": ("mnist",), "ipc": (1,)},
+        **ablations.CPU,
     },
     whole=cpu_whole,
     ors_sets=100,

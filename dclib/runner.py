@@ -13,6 +13,7 @@ import torch
 from . import data, gan, sets, train, whole
 from . import engine as engines
 from .baselines import loss_summary
+from .courses import course_of
 from .errors import DataError
 from .presets import Run
 from .progress import Progress
@@ -32,6 +33,7 @@ class Runner:
         device: "auto", "cpu", "cuda" …
         engine: "auto", "eager", "compiled" or "captured".
         should_stop: asked between steps.
+        courses: those that several of the sets to be made lie on, each with its longest K; their states are kept (see `courses`).
     """
 
     store: Store
@@ -39,6 +41,7 @@ class Runner:
     device: str = "auto"
     engine: str = "auto"
     should_stop: Callable[[], bool] = lambda: False
+    courses: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         engines.tune_allocator()
@@ -54,7 +57,7 @@ class Runner:
         else:
             made = self._keep(run, self._make(run))
         if run.key not in self.store.records and "started" in made.about:  # new, or its process was killed before this
-            values = {name: made.about[name] for name in ("seconds", "losses", "data_hash") if name in made.about}
+            values = {name: made.about[name] for name in ("seconds", "losses", "data_hash", "course") if name in made.about}
             self._record(run, made.about["started"], made.about["engine"], {**values, "set_hash": made.hash})
         self.store.remove_checkpoint(self.preset, run.key)
         return made
@@ -68,12 +71,14 @@ class Runner:
 
     def _make(self, run: MakeSet) -> CondensedSet:
         about, dataset = {"started": now()}, load(run.dataset, run.image_size)
+        course, longest = self._course(run)
         if run.method == "gan":
             images, how = self._draw(run, dataset)
         else:
-            checkpoint = self.store.checkpoint_path(self.preset, run.key)
-            images, how = condense_images(run, dataset, self.where, self.engine, checkpoint, self.should_stop)
+            checkpoint = self.store.checkpoint_path(self.preset, course or run.key)
+            images, how = condense_images(run, dataset, self.where, self.engine, checkpoint, self.should_stop, longest=longest)
         made = as_set(images, dataset, run)
+        about |= {"course": course} if course else {}
         return dataclasses.replace(made, about={**made.about, **about, **how, "data_hash": dataset.hash})
 
     def _draw(self, run: MakeSet, dataset: data.Dataset) -> tuple[torch.Tensor, dict[str, Any]]:
@@ -82,6 +87,13 @@ class Runner:
         with engines.arithmetic("float32", self.where):
             images = gan.sample(trained.generator, dataset, run.hyper.ipc, seed=run.seed)
         return images, {"seconds": round(time.perf_counter() - start, 2), "engine": "eager"}
+    def _course(self, run: MakeSet) -> tuple[str, int]:
+        """The course that a set lies on with others, and its length; empty if it is made for itself."""
+        name = course_of(run)
+        if name in self.courses:
+            return name, self.courses[name]
+        begun = self.store.checkpoints is None and self.store.checkpoint_path(self.preset, name).exists()
+        return (name, run.hyper.outer_steps) if begun else ("", 0)
 
     def _choose(self, run: MakeSet) -> CondensedSet:
         """The set of recorded indices, or of those chosen now, which takes a network trained on the whole set, or nothing."""

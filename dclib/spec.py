@@ -70,6 +70,7 @@ class Condensation:
     real_batch: int = 256  # |B^T_c|
     distance: str = "layerwise"  # D, Eqs. 9-10
     init: str = "noise"  # of S: N(0, 1), or real images
+    batches: str = "separate"  # the gradients of each class are matched with its own, or those of all in one ("mixed")
     bn: str = "code"  # batch norm's statistics: as the authors' code estimates them, or those of the real images ("true")
     patience: int = 0  # stop when the best mean loss of `patience` outer steps has not fallen for as many; 0: never
     precision: str = "float32"
@@ -81,6 +82,7 @@ class Condensation:
         checks.fraction(self, "image_momentum", "network_momentum")
         one_of("distance", self.distance, DISTANCES)
         one_of("init", self.init, ("noise", "real"))
+        one_of("batches", self.batches, ("separate", "mixed"))
         one_of("bn", self.bn, ("true", "code"))
         one_of("precision", self.precision, PRECISIONS)
 

@@ -16,9 +16,18 @@ import nbformat
 import pytest
 
 from dclib import experiments
+from dclib.variants import steps
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+TINY = "ConvNet:width=4,depth=1"
+PAIRS = {  # of the ablations' rows and columns
+    "activation": f"{TINY} {TINY},activation=sigmoid",
+    "pooling": f"{TINY} {TINY},pooling=max",
+    "normalization": f"{TINY} {TINY},norm=layer",
+    "depth": "ConvNet:width=4,depth=1 ConvNet:width=4,depth=2",
+    "width": "ConvNet:width=4,depth=1 ConvNet:width=8,depth=1",
+}
 # what keeps each notebook at smoke within seconds
 NARROWED = {
     "cross_arch": {"networks": "MLP random", "test_networks": "MLP"},
@@ -30,8 +39,12 @@ NARROWED = {
     "cifar100": {"networks": "random MLP", "test_networks": "MLP"},
     "images_per_class": {"networks": "herding MLP whole", "test_networks": "MLP", "ipc": "1 2"},
     "speed": {},
+    **{f"ablation_{name}": {"networks": pair, "test_networks": pair} for name, pair in PAIRS.items()},
+    "ablation_distance": {"networks": "MLP", "test_networks": "MLP"},
+    "ablation_loops": {"networks": "MLP", "test_networks": "MLP", "variants": " ".join(steps(K=(2, 4), T=(1,)))},
+    "choices": {"networks": "MLP", "test_networks": "MLP", "variants": "default init=real"},
 }
-FIGURES = {"speed": 2, "condensed_images": 2, "more_baselines": 2}  # in the others one
+FIGURES = {"speed": 2, "condensed_images": 2, "more_baselines": 2, "choices": 2}  # in the others one
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
 
