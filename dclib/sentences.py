@@ -80,9 +80,13 @@ def agreement_sentence(outcomes: Sequence[Outcome]) -> str:
     if len(both) < 3:
         return said + "."
     far = max(both, key=lambda o: abs(o.difference))
-    where = ", ".join(f"{AXIS_NAMES[axis]} {title(far.place[axis])}" for axis in varying(outcomes))
+    where = ", ".join(_named(axis, far.place[axis]) for axis in varying(outcomes))
     middle = signed(median(o.difference for o in both))
     return f"{said}; the median difference is {middle} points, the largest {signed(far.difference)} ({where})."
+
+
+def _named(axis: str, value: Any) -> str:
+    return title(value) if value in experiments.INSTEAD else f"{AXIS_NAMES[axis]} {title(value)}"
 
 
 def cost_sentence(outcomes: Sequence[Outcome]) -> str:
