@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from . import data, gan, sets, train, whole
+from . import data, distilled, gan, sets, train, whole
 from . import engine as engines
 from .baselines import loss_summary
 from .courses import course_of
@@ -72,10 +72,13 @@ class Runner:
     def _make(self, run: MakeSet) -> CondensedSet:
         about, dataset = {"started": now()}, load(run.dataset, run.image_size)
         course, longest = self._course(run)
+        checkpoint = self.store.checkpoint_path(self.preset, course or run.key)
+        if run.method == "distill":
+            made = distilled.make(run, dataset, self.where, checkpoint, self.should_stop)
+            return dataclasses.replace(made, about={**made.about, **about, "data_hash": dataset.hash})
         if run.method == "gan":
             images, how = self._draw(run, dataset)
         else:
-            checkpoint = self.store.checkpoint_path(self.preset, course or run.key)
             images, how = condense_images(run, dataset, self.where, self.engine, checkpoint, self.should_stop, longest=longest)
         made = as_set(images, dataset, run)
         about |= {"course": course} if course else {}
@@ -175,6 +178,7 @@ class Runner:
         small = {key: (torch.from_numpy(one.images), torch.from_numpy(one.labels)) for key, one in made.items()}
         networks, images = sum(run.networks for run in runs), len(next(iter(made.values())).labels)
         chosen = engines.choose(self.engine, self.where, train.work(hyper, networks, images))
+        chosen = "eager" if runs[0].way == "rates" else chosen
         started = now()
 
         def on_network(seed: int, accuracy: float, seconds: float) -> None:
@@ -184,18 +188,13 @@ class Runner:
             progress.step(f"accuracy {accuracy:.1f} %")
 
         what = describe(first) if len(made) == 1 else f"{len(made)} sets as {describe(first)}"
+        how = dict(seeds=list(todo), device=str(self.where), on_network=on_network, should_stop=self.should_stop)
         with Progress(f"training {hyper.network} on {what}", len(todo)) as progress:
-            train.evaluate_each(
-                [small[run.key] for run, _ in todo.values()],
-                dataset,
-                hyper,
-                seeds=list(todo),
-                several=networks > 1,
-                device=str(self.where),
-                engine=chosen,
-                on_network=on_network,
-                should_stop=self.should_stop,
-            )
+            if runs[0].way == "rates":  # of such runs there is one at a time
+                distilled.evaluate(made[runs[0].key], runs[0], dataset, **how)
+            else:
+                each = [small[run.key] for run, _ in todo.values()]
+                train.evaluate_each(each, dataset, hyper, several=networks > 1, engine=chosen, **how)
 
     def do(self, run: MakeSet | TrainGan | Run) -> None:
         """Do what is missing of that run, so that whatever stands on it can be done."""

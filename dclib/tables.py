@@ -110,6 +110,7 @@ class Numbered:
         caption: a sentence.
         text: what stands in it.
         page: the same for a page, where that is another text.
+        notes: paragraphs that follow it.
     """
 
     directive: str
@@ -117,22 +118,24 @@ class Numbered:
     caption: str
     text: str
     page: str = ""
+    notes: tuple[str, ...] = ()
 
     def _repr_markdown_(self) -> str:
         options = "".join(f":{name}: {value}\n" for name, value in self.options.items())
-        return f":::{self.directive}\n{options}\n{self.page or self.text}\n:::"
+        return "\n\n".join((f":::{self.directive}\n{options}\n{self.page or self.text}\n:::", *self.notes))
 
     def __repr__(self) -> str:
-        return f"{self.caption}\n\n{self.text}"
+        return "\n\n".join((self.caption, self.text, *self.notes))
 
 
-def numbered_table(text: str, caption: str, name: str) -> Numbered:
+def numbered_table(text: str, caption: str, name: str, notes: Iterable[str] = ()) -> Numbered:
     """Wrap a table in Markdown for a notebook's cell (with metadata `mystnb: {markdown_format: myst}`).
 
     Args:
         text: from `matrix_table`, `list_table` or `pipe_table`.
         caption: a sentence.
         name: the label to refer to, `tab-…`.
+        notes: paragraphs to follow it; empty ones are left out.
     """
     caption = " ".join(caption.split())
-    return Numbered(f"{{table}} {caption}", {"name": name}, caption, text)
+    return Numbered(f"{{table}} {caption}", {"name": name}, caption, text, notes=tuple(filter(None, notes)))

@@ -23,6 +23,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 # never load torch
 MEASURE = {"architectures", "spec", "errors", "files", "progress", "provenance", "experiments", "paper"}
+MEASURE |= {"cells", "dd", "condensed", "memory"}
 MEASURE |= {"checks", "spelling", "presets", "records", "results", "outcomes", "variants"}
 MEASURE |= {"sentences", "report", "tables", "comparison", "charts", "figures"}
 MEASURE |= {"ablations", "courses", "findings", "drawings"}
@@ -35,6 +36,7 @@ COMPUTE = GROUND | CORE | BASELINES
 MEETING = {"run", "runner", "sets", "reproduce", "cli", "__main__", "__init__"}  # unknown to what computes
 MEETING |= {"experiments", "presets", "paper", "records", "results", "outcomes"}
 MEETING |= {"sentences", "report", "tables", "comparison", "charts", "figures"}
+MEETING |= {"cells", "dd", "condensed", "distilled", "memory"}
 MEETING |= {"merge", "speed", "jobs", "cluster", "spread", "stopping", "options", "commands"}
 MEETING |= {"variants", "ablations", "findings", "drawings"}
 
