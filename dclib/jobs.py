@@ -15,7 +15,10 @@ from .files import write_atomic
 from .presets import Cell, Run
 from .records import in_words, plain
 from .results import CondensedSet, Store
-from .spec import MakeSet, TrainNetworks, WholeTraining, full
+from .spec import MakeSet, TrainGan, TrainNetworks, WholeTraining, full
+
+Whole = WholeTraining | TrainGan
+Doable = MakeSet | TrainGan | Run
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Job:
         state: of the training on the whole set that the run is or stands on, if the worker does not share the disk.
     """
 
-    run: MakeSet | Run
+    run: Doable
     rank: int
     preset: str
     device: str
@@ -80,17 +83,17 @@ class Answer:
 def answer(job: Job, store: Store, error: DclibError | None) -> Answer:
     """Collect what a job has left in the worker's store."""
     records = [plain(record) for records in store.records.values() for record in records]
-    path, whole = store.find_set(job.run.key), job.run if isinstance(job.run, WholeTraining) else None
+    path, whole = store.find_set(job.run.key), job.run if isinstance(job.run, Whole) else None
     new = tuple(record for record in records if record not in job.known)
     return Answer(new, path and CondensedSet.load(path), _state(store, job.preset, whole), error)
 
 
-def _whole(run: MakeSet | Run) -> WholeTraining | None:
-    """The training on the whole set that a run is, or that a set is chosen with."""
-    return run if isinstance(run, WholeTraining) else getattr(run, "whole", None)
+def _whole(run: Doable) -> Whole | None:
+    """The training on the whole set that a run is, or that a set is chosen with or drawn from."""
+    return run if isinstance(run, Whole) else getattr(run, "base", None)
 
 
-def _state(store: Store, preset: str, whole: WholeTraining | None) -> bytes | None:
+def _state(store: Store, preset: str, whole: Whole | None) -> bytes | None:
     """The file of a training on the whole set, unless it is none, or others find it where it is."""
     if whole is None or store.checkpoints is not None:
         return None
@@ -109,7 +112,7 @@ class Board:
 
     def __init__(self, cells: Sequence[Cell], store: Store, **how: Any):
         self.store, self.how = store, how
-        self.waiting: dict[str, list[tuple[int, MakeSet | Run]]] = {}  # by the key of what they stand on, "" if it is here
+        self.waiting: dict[str, list[tuple[int, Doable]]] = {}  # by the key of what they stand on, "" if it is here
         self.noted: set[str] = set()
         self.done = 0
         for rank, run in enumerate(self._missing(cells)):
@@ -124,7 +127,7 @@ class Board:
                 runs[run.key] = run
         return [run for run in runs.values() if self.store.missing(run)]
 
-    def _note(self, rank: int, run: MakeSet | Run) -> None:
+    def _note(self, rank: int, run: Doable) -> None:
         """Note a run once, and with it what it stands on."""
         if run.key in self.noted:
             return
@@ -134,13 +137,13 @@ class Board:
         if base:
             self._note(rank, base)
 
-    def _base(self, run: MakeSet | Run) -> MakeSet | WholeTraining | None:
+    def _base(self, run: Doable) -> MakeSet | Whole | None:
         """What must be done before a run, if it is not here."""
         if isinstance(run, TrainNetworks):
             made = run.set
-            here = self.store.find_set(made.key) if made.method == "condense" else self.store.indices(made.key)
+            here = self.store.find_set(made.key) if made.learned else self.store.indices(made.key)
             return None if here else made
-        whole = run.whole if isinstance(run, MakeSet) else None
+        whole = run.base if isinstance(run, MakeSet) else None
         return whole if whole and not self.store.is_trained(whole) else None
 
     def begin(self) -> list[Job]:
@@ -167,7 +170,7 @@ class Board:
         """The jobs that stand on the run of that key, which is done; lower ranks first."""
         return [self._job(rank, run) for rank, run in sorted(self.waiting.pop(key, []), key=lambda ranked: ranked[0])]
 
-    def _job(self, rank: int, run: MakeSet | Run) -> Job:
+    def _job(self, rank: int, run: Doable) -> Job:
         base = run.set if isinstance(run, TrainNetworks) else _whole(run)
         path = self.store.find_set(base.key) if isinstance(run, TrainNetworks) else None
         state = None if self.how.get("checkpoints") else _state(self.store, self.how["preset"], _whole(run))

@@ -11,11 +11,11 @@ from typing import Any
 
 from . import spread as spreading
 from .cluster import check_request, connected
-from .courses import course_of, shared
+from .courses import courses_of, shared
 from .errors import DclibError, Interrupted, SpecError
 from .files import check_writable
 from .jobs import Answer, Board, Job, answer
-from .presets import Cell
+from .presets import ORS, Cell, Run
 from .progress import Progress
 from .ranks import launched
 from .results import Store
@@ -24,6 +24,8 @@ from .sets import load
 from .spec import TrainNetworks
 from .stopping import stopping
 
+TOGETHER = 100  # sets that are held in memory at once
+
 
 def execute(cells: Sequence[Cell], runner: Runner) -> None:
     """Do what is missing behind these cells, the cheapest first.
@@ -31,17 +33,23 @@ def execute(cells: Sequence[Cell], runner: Runner) -> None:
     Raises:
         Interrupted: told to stop; what is finished is recorded, what is not goes on next time.
     """
-    runs = [run for cell in sorted(cells, key=lambda cell: cell.cost) for run in cell.runs()]
-    made = [run.set for run in runs if isinstance(run, TrainNetworks)]
+    batches = [some for cell in sorted(cells, key=lambda cell: cell.cost) for some in together(cell)]
+    made = [run.set for runs in batches for run in runs if isinstance(run, TrainNetworks)]
     runner.courses = shared(made)
-    for run in runs:
+    for runs in batches:
         if runner.should_stop():
             raise Interrupted("stopped between two runs; the same command goes on from there")
-        if runner.store.missing(run):
+        if any(map(runner.store.missing, runs)):
             runner.store.refresh()  # another process may have done it
-            runner.test(run)
-    for name in {course_of(run) for run in made}:
+            runner.test(*runs)
+    for name in courses_of(made):
         runner.store.remove_checkpoint(runner.preset, name)
+
+
+def together(cell: Cell) -> list[list[Run]]:
+    """A cell's runs, those of optimal random selection a hundred at a time: each has one network, too few for a GPU."""
+    runs, size = cell.runs(), TOGETHER if cell.network in ORS else 1
+    return [runs[i : i + size] for i in range(0, len(runs), size)]
 
 
 def spread(cells: Sequence[Cell], store: Store, should_stop: Callable[[], bool], where: dict[str, Any], **how: Any) -> None:

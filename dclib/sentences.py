@@ -11,6 +11,8 @@ from .progress import clock
 AXIS_NAMES = {"dataset": "data set", "ipc": "images/class", "network": "condensed with", "test_network": "trained"}
 AXIS_NAMES["variant"] = "variant"
 
+KINDS = {"WholeTraining": "training on a whole set", "TrainGan": "GAN", "MakeSet": "set", "TrainNetworks": "trained network"}
+
 
 def presets_of(outcomes: Iterable[Outcome]) -> list[str]:
     """The presets of recorded outcomes, the smallest budget last."""
@@ -92,7 +94,7 @@ def cost_sentence(outcomes: Sequence[Outcome]) -> str:
 def _cost(preset: str, outcomes: Sequence[Outcome]) -> str:
     records = {(r["key"], r["started"], str(r.get("accuracies"))): r for o in outcomes for r in o.records}.values()
     parts = []
-    for kind, what in (("WholeTraining", "training on a whole set"), ("MakeSet", "set"), ("TrainNetworks", "trained network")):
+    for kind, what in KINDS.items():
         found = [r for r in records if r["kind"] == kind]
         number = sum(len(r["accuracies"]) for r in found) if kind == "TrainNetworks" else len(found)
         if found:

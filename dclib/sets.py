@@ -168,7 +168,7 @@ def train_on_set(
     tested = load_for(made, dataset)
     with Progress(f"training {hyper.network} on {made.ipc}/class of {made.dataset}", networks) as progress:
 
-        def trained(seed: int, accuracy: float) -> None:
+        def trained(seed: int, accuracy: float, seconds: float) -> None:
             progress.step(f"accuracy {accuracy:.1f} %")
             on_network(accuracy)
 

@@ -64,7 +64,7 @@ def test_find_gives_the_cell_of_the_experiment():
     assert paper.find("condensed_images", place(ipc=10)) == (97.4, 0.2)
     assert paper.find("more_baselines", place(dataset="fashionmnist", ipc=10, network="ors-hundredth")) == (77.6, 0.2)
     assert paper.find("more_baselines", place(network="ors")) == (64.3, 6.1)
-    assert paper.find("more_baselines", place(network="cGAN")) == (64.0, 3.2)
+    assert paper.find("more_baselines", place(network="gan")) == (64.0, 3.2)
     assert paper.find("ablation_activation", place()) == paper.find("ablation_distance", place()) == (91.7, 0.5)
     sigmoid, none = "ConvNet:activation=sigmoid", "ConvNet:norm=none"
     assert paper.find("ablation_activation", place(network=sigmoid)) == (91.2, 0.6)
