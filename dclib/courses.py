@@ -19,15 +19,10 @@ def course_of(run: MakeSet) -> str:
     return "course-" + dataclasses.replace(run, hyper=dataclasses.replace(run.hyper, outer_steps=1)).key
 
 
-def courses_of(runs: Iterable[MakeSet]) -> dict[str, set[int]]:
-    """The courses that these sets lie on, each with the K of its sets."""
+def shared(runs: Iterable[MakeSet]) -> dict[str, int]:
+    """The courses that several of these sets lie on, each with its longest K."""
     stations: dict[str, set[int]] = {}
     for run in runs:
         if run.method == "condense":
             stations.setdefault(course_of(run), set()).add(run.hyper.outer_steps)
-    return stations
-
-
-def shared(runs: Iterable[MakeSet]) -> dict[str, int]:
-    """The courses that several of these sets lie on, each with its longest K."""
-    return {name: max(steps) for name, steps in courses_of(runs).items() if len(steps) > 1}
+    return {name: max(steps) for name, steps in stations.items() if len(steps) > 1}

@@ -3,7 +3,7 @@
 A cell's number is the mean over every network recorded for it, on whichever of the sets 0 … 4 exist; optimal random selection
 looks at more sets and keeps the best. At "best" each cell takes
 the most faithful preset that has records, never the highest accuracy, and never `smoke`; at `smoke` a number counts only if it
-beats randomly chosen real images with the same test network, or is itself that of real images or a GAN's.
+beats randomly chosen real images with the same test network, or is itself that of real images or of another method.
 """
 
 import itertools
@@ -37,6 +37,8 @@ NAMES = {
     "ors-tenth": "random, best tenth",
     "ors-hundredth": "random, best hundredth",
     GAN: "conditional GAN",
+    "distill": "DD, its steps and rates",
+    "distill-plain": "DD, as a plain set",
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from . import spread as spreading
 from .cluster import check_request, connected
-from .courses import courses_of, shared
+from .courses import course_of, shared
 from .errors import DclibError, Interrupted, SpecError
 from .files import check_writable
 from .jobs import Answer, Board, Job, answer
@@ -33,22 +33,22 @@ def execute(cells: Sequence[Cell], runner: Runner) -> None:
     Raises:
         Interrupted: told to stop; what is finished is recorded, what is not goes on next time.
     """
-    batches = [some for cell in sorted(cells, key=lambda cell: cell.cost) for some in together(cell)]
-    made = [run.set for runs in batches for run in runs if isinstance(run, TrainNetworks)]
+    ordered = [(cell, cell.runs()) for cell in sorted(cells, key=lambda cell: cell.cost)]
+    made = [run.set for _, runs in ordered for run in runs if isinstance(run, TrainNetworks)]
     runner.courses = shared(made)
-    for runs in batches:
+    for some in (some for cell, runs in ordered for some in together(cell, runs)):
         if runner.should_stop():
             raise Interrupted("stopped between two runs; the same command goes on from there")
-        if any(map(runner.store.missing, runs)):
+        if any(map(runner.store.missing, some)):
             runner.store.refresh()  # another process may have done it
-            runner.test(*runs)
-    for name in courses_of(made):
+            runner.test(*some)
+    for name in {course_of(run) for run in made}:
         runner.store.remove_checkpoint(runner.preset, name)
 
 
-def together(cell: Cell) -> list[list[Run]]:
+def together(cell: Cell, runs: list[Run]) -> list[list[Run]]:
     """A cell's runs, those of optimal random selection a hundred at a time: each has one network, too few for a GPU."""
-    runs, size = cell.runs(), TOGETHER if cell.network in ORS else 1
+    size = TOGETHER if cell.network in ORS else 1
     return [runs[i : i + size] for i in range(0, len(runs), size)]
 
 

@@ -61,9 +61,10 @@ def _fills(outcomes: Sequence[Outcome]) -> str:
     mine, others = [p for p in places if p in grid], [p for p in places if p in full and p not in grid]
     if mine and {p["dataset"] for p in others} & {p["dataset"] for p in mine}:
         return f"`dclib run {name} --preset cpu` computes {len(mine)} of them, `--preset paper` the others."
-    beyond = sorted({title(p["dataset"]) for p in places if p["dataset"] not in {g["dataset"] for g in grid}})
+    known = {axis: {g[axis] for g in grid} for axis in ("dataset", "test_network")}
+    beyond = sorted({title(p[axis]) for p in places for axis in known if p[axis] not in known[axis]})
     command = f"`dclib run {name} --preset {{}}` computes "
-    if not beyond or len(beyond) == len({p["dataset"] for p in places}):
+    if not beyond or all(any(p[axis] not in known[axis] for axis in known) for p in places):
         return command.format("cpu") + "them."
     return command.format("cpu") + f"them, but for {_listed(beyond)}, which " + command.format("paper")[:-1] + "."
 
@@ -80,9 +81,13 @@ def agreement_sentence(outcomes: Sequence[Outcome]) -> str:
     if len(both) < 3:
         return said + "."
     far = max(both, key=lambda o: abs(o.difference))
-    where = ", ".join(f"{AXIS_NAMES[axis]} {title(far.place[axis])}" for axis in varying(outcomes))
+    where = ", ".join(_named(axis, far.place[axis]) for axis in varying(outcomes))
     middle = signed(median(o.difference for o in both))
     return f"{said}; the median difference is {middle} points, the largest {signed(far.difference)} ({where})."
+
+
+def _named(axis: str, value: Any) -> str:
+    return title(value) if value in experiments.INSTEAD else f"{AXIS_NAMES[axis]} {title(value)}"
 
 
 def cost_sentence(outcomes: Sequence[Outcome]) -> str:

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from dclib import experiments
+from dclib.dd import DD
 from dclib.errors import SpecError
 from dclib.experiments import (
     ALL,
@@ -138,7 +139,7 @@ def test_every_cell_spells_out(experiment, preset):
             assert run.hyper == run.hyper.resolve()
             assert run.set.method != "condense" or run.set.hyper == run.set.hyper.resolve()
             assert run.set.hyper.ipc == c.ipc
-            method = "random" if c.network in ORS else c.network
+            method = "random" if c.network in ORS else "distill" if c.network in DD else c.network
             assert run.set.method == (method if c.network in INSTEAD else "condense")
 
 

@@ -29,10 +29,12 @@ def test_tables_are_complete():
         (paper.TABLE_T5, 1349.1, 24.9, 11917.4),
         (paper.TABLE_T6, 1461.5, 9.7, 12430.1),
         (paper.TABLE_T7, 1276.9, 65.3, 12638.1),
+        (paper.TABLE_3, 358.5, 13.6, 1041.1),
         (paper.TABLE_T8, 2117.7, 49.5, 33990.5),
         (paper.TABLE_T9, 122.7, 3.5, 873.9),
+        (paper.TABLE_T10, 903.9, 55.4, 6341.4),
     ],
-    ids=["Table 1", "Table 2", "T2", "T3", "T4", "T5", "T6", "T7", "Table T8", "Table T9"],
+    ids=["Table 1", "Table 2", "T2", "T3", "T4", "T5", "T6", "T7", "Table 3", "Table T8", "Table T9", "Table T10"],
 )
 def test_sums(table, means, deviations, ordered):
     assert sum(m for m, _ in table.values()) == pytest.approx(means)
@@ -46,6 +48,12 @@ def test_sums(table, means, deviations, ordered):
 def test_every_cell_of_an_ablation_has_its_number(name, table):
     found = [paper.find(name, cell.place) for cell in experiments.find(name).cells(experiments.PAPER)]
     assert sorted(found) == sorted(table.values())
+
+
+def test_cost_is_as_printed():
+    assert paper.TABLE_T11[("DD", "cifar10")] == (3211, 214)
+    memory, minutes = map(sum, zip(*paper.TABLE_T11.values(), strict=True))
+    assert (memory, minutes) == (6094, 525)
 
 
 def test_statistics_are_those_of_the_data_sets_we_load():
@@ -76,6 +84,15 @@ def test_find_gives_the_cell_of_the_experiment():
     assert paper.find("ablation_distance", place(**lenet)) == (85.0, 1.7)
     assert paper.find("cifar100", place(dataset="cifar100", network="whole")) == (56.2, 0.3)
     assert paper.find("cifar100", place(dataset="cifar100", ipc=10, network="forgetting")) == (9.8, 0.2)
+    lenet = place(ipc=10, network="LeNet", test_network="LeNet")
+    assert paper.find("distillation", lenet) == (93.9, 0.6)
+    assert paper.find("distillation", lenet | {"network": "distill"}) == (79.5, 8.1)
+    assert paper.find("distillation", lenet | {"ipc": 1}) == (85.0, 1.6)
+    assert paper.find("distillation", lenet | {"network": "distill-plain", "test_network": "VGG11"}) == (11.4, 2.6)
+    assert paper.find("distillation", lenet | {"test_network": "ResNet18"}) == (94.5, 0.4)
+    alex = place(dataset="cifar10", ipc=10, network="distill", test_network="AlexCifarNet")
+    assert paper.find("distillation", alex) == (36.8, 1.2)
+    assert paper.find("distillation", alex | {"ipc": 1, "network": "whole"}) == (83.1, 0.2)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +120,12 @@ def test_find_gives_the_cell_of_the_experiment():
         ("ablation_loops", {"variant": "outer_steps=5,inner_steps=1"}),
         ("choices", {}),
         ("cifar100", {"dataset": "cifar100", "network": "LD", "ipc": 10}),
+        ("distillation", {"network": "distill", "test_network": "LeNet"}),
+        ("distillation", {"network": "distill-plain", "test_network": "LeNet", "ipc": 10}),
+        ("distillation", {"network": "LeNet", "test_network": "MLP"}),
+        ("distillation", {"network": "whole", "test_network": "MLP"}),
+        ("distillation", {"dataset": "digits", "network": "distill", "test_network": "LeNet", "ipc": 10}),
+        ("distillation", {"dataset": "cifar10", "network": "LeNet", "test_network": "MLP", "ipc": 10}),
     ],
 )
 def test_find_gives_nothing_where_the_paper_has_nothing(experiment, other):
