@@ -123,8 +123,9 @@ class InnerStep:
     def match_all(self) -> tuple[Float[Tensor, ""], Tensor]:
         """Match the gradient over all real images drawn with that over all of S: the loss, and its derivative by S."""
         total, real = sum(map(len, self.drawn)), [torch.zeros_like(p) for p in self.parameters]
-        for c, drawn in enumerate(self.drawn):
-            torch._foreach_add_(real, self.real_gradients(c), alpha=len(drawn) / total)
+        gradients = lanes.each(self.real_gradients, range(self.dataset.classes), self.lanes)
+        for drawn, of_class in zip(self.drawn, gradients, strict=True):
+            torch._foreach_add_(real, of_class, alpha=len(drawn) / total)
         S, labels = self.images.detach().requires_grad_(), self.labels.repeat_interleave(self.hyper.ipc)
         one = [g[None] for g in real]  # a single "class" of many labels
         loss = matching.matching_loss(self.network, self.hyper.distance, one, S.flatten(0, 1)[None], labels[None]).sum()

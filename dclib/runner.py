@@ -90,6 +90,7 @@ class Runner:
         with engines.arithmetic("float32", self.where):
             images = gan.sample(trained.generator, dataset, run.hyper.ipc, seed=run.seed)
         return images, {"seconds": round(time.perf_counter() - start, 2), "engine": "eager"}
+
     def _course(self, run: MakeSet) -> tuple[str, int]:
         """The course that a set lies on with others, and its length; empty if it is made for itself."""
         name = course_of(run)
