@@ -97,3 +97,14 @@ def spread_sentence(outcomes: Sequence[Any]) -> str:
         where = f"{len(means)} sets at {o.place['ipc']} per class of {o.place['dataset']}"
         said.append(f"{name} {where} from {min(means):.1f} to {max(means):.1f} % (deviation of the means {pstdev(means):.1f})")
     return f"From set to set: {'; '.join(said)}." if said else ""
+
+
+def truncated_sentence(outcomes: Sequence[Any]) -> str:
+    """Which recorded sets of Dataset Distillation were learned in fewer epochs than the original's; empty if none were."""
+    cut = {}
+    for o in (o for o in outcomes if o.place["network"] in DD):
+        dataset, ipc, full = o.place["dataset"], o.place["ipc"], of_paper(o.place["dataset"], o.place["ipc"]).epochs
+        epochs = {r["run"]["distillation"]["epochs"] for r in o.records if r["kind"] == "MakeSet"}
+        if epochs and min(epochs) < full:
+            cut[dataset, ipc] = f"{dataset} at {ipc} per class after {min(epochs)} of {full} epochs"
+    return f"Truncated, so that the original may reach more: Dataset Distillation of {'; '.join(cut.values())}." if cut else ""

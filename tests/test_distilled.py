@@ -266,6 +266,17 @@ def test_outcomes_are_sorted_into_the_tables():
     assert dd.spread_sentence(given[2:4]) == ""
 
 
+def test_what_is_truncated_is_said():
+    def recorded(ipc, epochs):
+        record = {"kind": "MakeSet", "run": {"distillation": {"epochs": epochs}}}
+        return dataclasses.replace(outcome("mnist", ipc, "distill", "LeNet", (50.0,)), records=(record, {"kind": "TrainNetworks"}))
+
+    sentence = dd.truncated_sentence([recorded(1, 400), recorded(10, 5), outcome("mnist", 10, "LeNet", "LeNet", (90.0,))])
+    assert "mnist at 10 per class after 5 of 400 epochs" in sentence
+    assert "at 1 per" not in sentence
+    assert dd.truncated_sentence([recorded(1, 400), outcome("mnist", 10, "distill", "LeNet")]) == ""
+
+
 @pytest.mark.slow
 def test_a_preset_computes_all_cells_and_then_nothing(make_dataset, monkeypatch, tmp_path):
     """The declared experiment on made data through the same call as `dclib run`, with two iterations for each set."""
