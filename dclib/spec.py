@@ -34,6 +34,7 @@ __all__ = [
 GUIDED = ("herding", "k-center", "forgetting")  # choose real images by what a network trained on all of them makes of each
 METHODS = ("condense", "random", *GUIDED)
 DISTANCES = ("layerwise", "euclidean", "cosine")
+SOURCE = ("dataset", "image_size", "channels", "held_out")  # of a run: which images it stands on
 PRECISIONS = ("float32", "float64", "bfloat16", "tf32")  # the last two in first-order passes; TF32 on GPUs
 
 
@@ -139,6 +140,7 @@ class WholeTraining:
         dataset: a data set's name, or the path of the user's own.
         seed: of weights, shuffling and augmentation.
         image_size: images are resized to this square size first; 0 leaves them.
+        held_out: so many training images, drawn at random, are kept out of it to validate on.
     """
 
     dataset: str
@@ -151,10 +153,13 @@ class WholeTraining:
     augment: str = "none"  # as in `Training`
     seed: int = 0
     image_size: int = 0
+    held_out: int = 0
+    channels: ClassVar[int] = 0  # as they are
     networks: ClassVar[int] = 1  # that a run of it trains
 
     def __post_init__(self) -> None:
         checks.whole(self, 1, "epochs")
+        checks.whole(self, 0, "held_out")
         checks.descent(self)
 
     @property
@@ -179,6 +184,8 @@ class MakeSet:
         hyper: resolved hyper-parameters; for real images only its `ipc` counts.
         image_size: images are resized to this square size first; 0 leaves them.
         whole: the training, on the same data, that guides the choice by herding, k-center and forgetting; else None.
+        channels: images are made grey (1) or RGB (3) first; 0 leaves them.
+        held_out: so many training images, drawn at random, are kept out of it to validate on.
     """
 
     dataset: str
@@ -187,13 +194,16 @@ class MakeSet:
     hyper: Condensation = field(default_factory=Condensation)
     image_size: int = 0
     whole: WholeTraining | None = None
+    channels: int = 0
+    held_out: int = 0
 
     def __post_init__(self) -> None:
         one_of("method", self.method, METHODS)
+        checks.whole(self, 0, "held_out")
         needed, given = self.method in GUIDED, self.whole is not None
         checks.require(needed == given, f"method {self.method!r} {'needs a' if needed else 'takes no'} `whole` training")
-        same = not given or (self.whole.dataset, self.whole.image_size) == (self.dataset, self.image_size)
-        checks.require(same, f"the `whole` training must be one on {self.dataset}, at the same image_size")
+        same = not given or all(getattr(self.whole, name) == getattr(self, name) for name in SOURCE)
+        checks.require(same, f"the `whole` training must be one on {self.dataset}, at the same image_size, channels and held_out")
 
     @cached_property
     def key(self) -> str:
