@@ -24,7 +24,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # never load torch
 MEASURE = {"architectures", "spec", "errors", "files", "progress", "provenance", "experiments", "paper"}
 MEASURE |= {"checks", "spelling", "presets", "records", "results", "outcomes", "sentences", "report", "charts", "figures"}
-MEASURE |= {"merge", "baselines", "applications", "jobs", "cluster", "spread", "stopping", "options", "commands", "cli"}
+MEASURE |= {"merge", "baselines", "applications", "ranking", "jobs", "cluster", "spread", "stopping", "options", "commands", "cli"}
 DATA = {"data", "sources", "folders", "formats", "pixels"}
 GROUND = DATA | {"networks", "matching", "augment"}  # stand on errors and spec alone
 CORE = {"reference", "engine", "ranks", "checkpoint", "loop", "inner", "condense", "train", "stacked", "whole"}
