@@ -26,6 +26,7 @@ def run(
     datasets: Annotated[list[str] | None, option("only these data sets; several with commas between, or in quotes")] = None,
     networks: Annotated[list[str] | None, option("only sets made with these networks, or random")] = None,
     test_networks: Annotated[list[str] | None, option("only these networks trained on the sets")] = None,
+    variants: Annotated[list[str] | None, option("only these variants, as in distance=euclidean,init=real")] = None,
     ipc: Annotated[list[str] | None, option("only these numbers of images per class")] = None,
     device: Device = "auto",
     engine: Engine = "auto",
@@ -45,6 +46,7 @@ def run(
     check_request(cluster, workers)
     check(preset, False, device, () if cluster else words(datasets) or ())  # on a cluster it is the workers that have the data
     narrow = dict(dataset=words(datasets), network=words(networks), test_network=words(test_networks), ipc=whole(words(ipc)))
+    narrow["variant"] = words(variants)
     cells, store = experiments.with_yardsticks(experiments.find(experiment).cells(budget, **narrow)), Store(results)
     if left := store.incomplete(cells):
         from .run import compute

@@ -92,9 +92,9 @@ def seconds(text: str) -> float:
 def words(values: Sequence[str] | None) -> list[str] | None:
     """Split an option that may be repeated, or hold several values with spaces (or commas) between; None if it was not given.
 
-    A network with options has commas of its own, so that a value with a colon is split at spaces only.
+    A network with options, or a variant, has commas of its own, so that a value with : or = is split at spaces only.
     """
-    return [word for v in values for word in (v if ":" in v else v.replace(",", " ")).split()] if values else None
+    return [word for v in values for word in (v if ":" in v or "=" in v else v.replace(",", " ")).split()] if values else None
 
 
 def whole(texts: Sequence[str] | None) -> list[int] | None:

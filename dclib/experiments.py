@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import variants
 from .errors import SpecError, one_of
 from .presets import AXES, BEST, CPU, ORS, PAPER, PRESETS, RANDOM, REAL, SMOKE, WHOLE, Cell, Preset
 from .spec import FAMILIES, GUIDED, Condensation, Network
@@ -33,7 +34,8 @@ class Experiment:
         label: the paper's label.
         question: one sentence: what is asked.
         grid: for each axis in `AXES`, the values of the paper's table; `network` makes the set (or is one of `REAL`: real images
-            in place of condensed ones), `test_network` is trained on it.
+            in place of condensed ones), `test_network` is trained on it,
+            `variant` changes hyper-parameters (by default none).
         diagonal: train only the network that made the set.
         repeats: for a preset, the number of sets and of networks trained on each, or these from some number of images per class
             on; by default the preset's.
@@ -52,7 +54,7 @@ class Experiment:
         Raises:
             SpecError: an axis that the experiment lacks, or an empty list.
         """
-        axes = {**self.grid, **preset.grid.get(self.name, {})}
+        axes = {"variant": ("",), **self.grid, **preset.grid.get(self.name, {})}
         for axis, values in narrow.items():
             one_of(f"axis of {self.name}", axis, AXES)
             if values is not None:
@@ -61,6 +63,7 @@ class Experiment:
         if self.diagonal:
             points = [p for p in points if p["test_network"] == p["network"] or p["network"] in REAL]
         points = [p for p in points if p["network"] != WHOLE or p["ipc"] == axes["ipc"][0]]  # the same at any
+        points = [p for p in points if p["network"] not in REAL or p["variant"] == axes["variant"][0]]  # likewise
         return [self._cell(preset, **p) for p in points]
 
     def _cell(self, preset: Preset, **place: Any) -> Cell:
@@ -80,6 +83,8 @@ def _checked_axis(axis: str, values: Any) -> tuple:
             Condensation(ipc=value)
     if axis in ("network", "test_network"):
         values = tuple(_checked_network(v, REAL if axis == "network" else ()) for v in values)
+    if axis == "variant":
+        values = tuple(map(variants.canonical, values))
     return values
 
 

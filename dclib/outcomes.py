@@ -23,6 +23,7 @@ from .spec import WholeTraining
 DASH = "—"
 SETS = range(5)  # seeds of the sets that count where they are recorded
 NAMES = {
+    "": "default",  # variant
     "mnist": "MNIST",
     "fashionmnist": "FashionMNIST",
     "svhn": "SVHN",

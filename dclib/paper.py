@@ -99,11 +99,14 @@ def find(experiment: str, place: dict[str, Any]) -> Accuracy | None:
 
     Args:
         experiment: its name in `experiments`.
-        place: the cell's `dataset`, `ipc`, `network` and `test_network`.
+        place: the cell's `dataset`, `ipc`, `network`, `test_network` and `variant`.
 
     Returns:
         Mean and standard deviation in percent.
     """
+    place = dict(place)
+    if place.pop("variant"):
+        return None
     if experiment == "cross_arch" and (place["dataset"], place["ipc"]) == ("mnist", 1):
         return TABLE_2.get((place["network"], place["test_network"]))
     if experiment in COLUMNS and place["test_network"] == "ConvNet":

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import variants
 from .spec import GUIDED, Condensation, ConvNet, MakeSet, Network, Training, TrainNetworks, WholeTraining, loops
 
-AXES = ("dataset", "ipc", "network", "test_network")
+AXES = ("dataset", "ipc", "network", "test_network", "variant")
 RANDOM = "random"  # real images chosen at random, the row to beat
 WHOLE = "whole"  # the whole training set
 ORS = {"ors": 1.0, "ors-tenth": 0.1, "ors-hundredth": 0.01}  # optimal random selection: the share of the best sets that counts
@@ -31,6 +32,7 @@ class Cell:
     preset: "Preset"
     sets: int
     networks: int
+    variant: str = ""  # see `variants`
 
     def runs(self, seeds: Sequence[int] | None = None) -> list[Run]:
         """The runs that test networks, one for each set; each names the run that makes its set, if there is one."""
@@ -42,7 +44,8 @@ class Cell:
     def make_set(self, seed: int) -> MakeSet:
         """The run that makes the set of that seed."""
         if self.network not in REAL:
-            return MakeSet(self.dataset, "condense", seed, self.preset.condensation(self))
+            hyper = variants.apply(self.preset.condensation(self), self.variant)
+            return MakeSet(self.dataset, "condense", seed, hyper)
         if self.network in GUIDED:
             return MakeSet(self.dataset, self.network, seed, Condensation(ipc=self.ipc), whole=self.preset.whole(self, seed))
         return MakeSet(self.dataset, "random", seed, Condensation(ipc=self.ipc))
@@ -61,9 +64,9 @@ class Cell:
 
 
 def paper_condensation(cell: Cell) -> Condensation:
-    """The paper's hyper-parameters (appendix A); with MLP, η_S is 0.01."""
-    network = Network.parse(cell.network)
-    return Condensation(ipc=cell.ipc, network=network, image_lr=0.01 if network.family == "MLP" else 0.1).resolve()
+    """The paper's hyper-parameters (appendix A); with MLP and the paper's distance, η_S is 0.01."""
+    network, layerwise = Network.parse(cell.network), "distance" not in variants.parse(cell.variant)
+    return Condensation(ipc=cell.ipc, network=network, image_lr=0.01 if network.family == "MLP" and layerwise else 0.1).resolve()
 
 
 def paper_training(cell: Cell) -> Training:
@@ -199,6 +202,7 @@ CPU = Preset(
     cpu_training,
     sets=2,
     networks=5,
+    random_sets=2,
     grid={
         "coresets": {"dataset": CPU_DATA},
         "condensed_images": {"dataset": CPU_DATA},

@@ -17,12 +17,13 @@ from .experiments import AXES, Cell, with_yardsticks
 from .outcomes import DASH, Outcome, look_up, title
 from .report import pipe_table
 from .results import Store
+from .sentences import AXIS_NAMES
 from .sources import KNOWN, data_root
 
 PLAIN = (str, int, float, bool, list, tuple, type(None))
 Given = str | int | float | bool | list | tuple | None  # what papermill gives for a parameter, whatever it should be
 IPYTHON = {"In", "Out", "exit", "quit", "open", "get_ipython"}  # what IPython itself puts among a notebook's names
-AXIS_OF = {"datasets": "dataset", "ipc": "ipc", "networks": "network", "test_networks": "test_network"}
+AXIS_OF = {"datasets": "dataset", "ipc": "ipc", "networks": "network", "test_networks": "test_network", "variants": "variant"}
 
 
 def parameters(namespace: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,6 +42,7 @@ def reproduce(
     ipc: Given = None,
     networks: Given = None,
     test_networks: Given = None,
+    variants: Given = None,
     **unknown: Any,
 ) -> list[Outcome]:
     """Return an experiment's outcomes, after computing what is missing unless the preset is "best".
@@ -50,7 +52,8 @@ def reproduce(
         preset: "best" computes nothing; smoke, cpu and paper compute and record what is missing.
         recompute: compute everything again, leave the records alone, and print how both compare.
         device: "auto", "cpu", "cuda" …
-        datasets, ipc, networks, test_networks: narrow the grid; text is split at spaces, and at commas where it has no ":".
+        datasets, ipc, networks, test_networks, variants: narrow the grid; text is split at spaces, and at commas where it
+            has no ":" and no "=".
         unknown: none is allowed.
 
     Raises:
@@ -58,7 +61,7 @@ def reproduce(
         DataError: a data set cannot be loaded.
         Interrupted: stopped; what is finished is recorded.
     """
-    given = {"datasets": datasets, "ipc": ipc, "networks": networks, "test_networks": test_networks}
+    given = {"datasets": datasets, "ipc": ipc, "networks": networks, "test_networks": test_networks, "variants": variants}
     check_names(unknown, reproduce)
     narrow = {AXIS_OF[parameter]: as_list(value) for parameter, value in given.items()}
     narrow["ipc"] = narrow["ipc"] and [_whole(value) for value in narrow["ipc"]]
@@ -131,7 +134,7 @@ def as_list(value: Given) -> list | None:
     if value is None or isinstance(value, list | tuple):
         return value if value is None else list(value)
     if isinstance(value, str):
-        return (value if ":" in value else value.replace(",", " ")).split()
+        return (value if ":" in value or "=" in value else value.replace(",", " ")).split()
     return [value]
 
 
@@ -143,15 +146,15 @@ def _whole(value: Given) -> int:
 
 def comparison(recorded: Sequence[Outcome], again: Sequence[Outcome]) -> str:
     """Set what is recorded beside what was computed again, in Markdown, network by network."""
-    rows = []
+    rows, axes = [], [axis for axis in AXES if axis != "variant" or any(o.place[axis] for o in again)]
     for old, new in zip(recorded, again, strict=True):
         pairs = [(a, b) for key in new.keys if key in old.keys for a, b in zip(_of(old, key), _of(new, key), strict=False)]
         apart = f"{max(abs(a - b) for a, b in pairs):.2f}" if pairs else DASH
         means = (DASH if o.mean is None else f"{o.mean:.2f}" for o in (old, new))
         same = f"{sum(abs(a - b) < 1e-3 for a, b in pairs)} of {len(pairs)}"
-        rows.append([*(title(new.place[axis]) for axis in AXES), *means, same, apart])
-    head = ["data set", "images/class", "condensed with", "trained", "recorded", "again", "networks alike", "largest difference"]
-    return pipe_table(head, rows, left=len(AXES))
+        rows.append([*(title(new.place[axis]) for axis in axes), *means, same, apart])
+    head = [*(AXIS_NAMES[axis] for axis in axes), "recorded", "again", "networks alike", "largest difference"]
+    return pipe_table(head, rows, left=len(axes))
 
 
 def _of(outcome: Outcome, key: str) -> tuple[float, ...]:

@@ -9,6 +9,7 @@ from .outcomes import DASH, Outcome, title, varying
 from .progress import clock
 
 AXIS_NAMES = {"dataset": "data set", "ipc": "images/class", "network": "condensed with", "test_network": "trained"}
+AXIS_NAMES["variant"] = "variant"
 
 
 def presets_of(outcomes: Iterable[Outcome]) -> list[str]:

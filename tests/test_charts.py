@@ -13,7 +13,7 @@ from dclib.spec import Condensation, MakeSet, full
 
 
 def outcome(network, accuracies=(), ipc=1, dataset="mnist", paper=None, preset="cpu", **more):
-    place = dict(dataset=dataset, ipc=ipc, network=network, test_network="ConvNet")
+    place = dict(dataset=dataset, ipc=ipc, network=network, test_network="ConvNet", variant="")
     sets = (tuple(accuracies),) if accuracies else ()
     return Outcome("coresets", place, preset if sets else "", sets, paper=paper, **more)
 

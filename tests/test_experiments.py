@@ -102,7 +102,7 @@ def test_table_1_at_each_preset():
     assert {(c.dataset, c.ipc) for c in CORESETS.cells(SMOKE)} == {("digits", 1)}
     repeats = {(c.network, c.ipc): (c.sets, c.networks) for c in CORESETS.cells(CPU, dataset="mnist")}
     assert [repeats["ConvNet", ipc] for ipc in (1, 10, 50)] == [(2, 3), (1, 3), (1, 3)]
-    assert (repeats["herding", 1], repeats[RANDOM, 10], repeats[WHOLE, 1][0]) == ((1, 3), (5, 3), 1)
+    assert (repeats["herding", 1], repeats[RANDOM, 10], repeats[WHOLE, 1][0]) == ((1, 3), (2, 3), 1)
 
 
 def test_optimal_random_selection_takes_many_draws_with_one_network_each():
@@ -110,7 +110,7 @@ def test_optimal_random_selection_takes_many_draws_with_one_network_each():
     cells = {c.network: c for c in MORE_BASELINES.cells(CPU)}
     assert [(len(cells[name].runs()), cells[name].networks) for name in ORS] == [(100, 1)] * 3
     first = CORESETS.cells(CPU, dataset="mnist", ipc=1, network=RANDOM)[0].runs()
-    assert [run.key for run in cells["ors"].runs()][:5] == [run.key for run in first]
+    assert [run.key for run in cells["ors"].runs()][:2] == [run.key for run in first]
     assert len(MORE_BASELINES.cells(PAPER, dataset="mnist", ipc=1, network="ors")[0].runs()) == 1000
 
 
@@ -219,7 +219,8 @@ def test_the_cheapest_cells_come_first():
 
 def test_a_grid_is_narrowed_to_what_is_given():
     cells = CROSS_ARCH.cells(CPU, network=["MLP", RANDOM], test_network="ConvNet:width=64, depth=2", dataset=None, ipc=10)
-    assert [list(c.place.values()) for c in cells] == [["mnist", 10, name, "ConvNet:width=64,depth=2"] for name in ("MLP", RANDOM)]
+    narrowed = [["mnist", 10, name, "ConvNet:width=64,depth=2", ""] for name in ("MLP", RANDOM)]
+    assert [list(c.place.values()) for c in cells] == narrowed
     assert tuple(cells[0].place) == AXES
     assert CROSS_ARCH.cells(CPU, network=[ConvNet(norm="batch")])[0].network == "ConvNet:norm=batch"
 

@@ -6,7 +6,7 @@ from dclib import experiments, paper, sources
 
 
 def place(**other):
-    return dict(dataset="mnist", ipc=1, network="ConvNet", test_network="ConvNet") | other
+    return dict(dataset="mnist", ipc=1, network="ConvNet", test_network="ConvNet", variant="") | other
 
 
 def test_tables_are_complete():

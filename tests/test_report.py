@@ -39,7 +39,7 @@ def record_set(store, cell, seed=0, **other):
     store.add(cell.preset.name, made | other)
 
 
-MNIST = dict(dataset="mnist", ipc=1, network="ConvNet", test_network="ConvNet")
+MNIST = dict(dataset="mnist", ipc=1, network="ConvNet", test_network="ConvNet", variant="")
 
 
 def method(store, preset="best", **narrow):

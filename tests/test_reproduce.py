@@ -68,7 +68,7 @@ def test_a_list_parameter_may_be_text(value, read):
     ("given", "words"),
     [
         ({"netwroks": "MLP"}, "unknown parameter 'netwroks': did you mean 'networks'"),
-        ({"name2": 1}, "choose one of preset, recompute, device, datasets, ipc, networks, test_networks"),
+        ({"name2": 1}, "choose one of preset, recompute, device, datasets, ipc, networks, test_networks, variants"),
         ({"preset": "cup"}, "unknown preset 'cup': did you mean 'cpu'. choose one of best, smoke, cpu, paper"),
         ({"datasets": "digits mnits"}, "unknown data set 'mnits': did you mean 'mnist'"),
         ({"datasets": "no/such/folder"}, "unknown data set 'no/such/folder'.*path of an .npz file"),
@@ -170,7 +170,7 @@ def last_line(table):
 
 
 def test_comparison_tells_what_differs():
-    place = dict(dataset="digits", ipc=1, network="MLP", test_network="LeNet")
+    place = dict(dataset="digits", ipc=1, network="MLP", test_network="LeNet", variant="")
     old = report.Outcome("cross_arch", place, "smoke", ((80.0, 81.0),), ("k",))
     new = report.Outcome("cross_arch", place, "smoke", ((80.0, 83.5), (10.0,)), ("k", "other"))
     none = report.Outcome("cross_arch", place)
