@@ -8,12 +8,12 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from . import checks
 from .architectures import ACTIVATIONS, NORMS, POOLINGS, ConvNet, Network
 from .errors import SpecError, one_of
-from .spec import Condensation, MakeSet, WholeTraining, key
+from .spec import Condensation, MakeSet, key
 
 MEMORIES = ("random", "herding", "condense")
 OPTIONS = ("width", "depth", "norm", "activation", "pooling")  # that the search space varies
@@ -207,6 +207,6 @@ def _options(narrow: str) -> list[tuple[str, Sequence[str]]]:
 ApplicationRun = LearnTasks | TrainCandidate
 
 
-def behind(run: Any) -> tuple[MakeSet | WholeTraining, ...]:
+def behind(run: ApplicationRun) -> tuple[MakeSet, ...]:
     """The runs that make the sets a run of an application stands on."""
     return run.sets if isinstance(run, LearnTasks) else (run.set,) if run.set else ()

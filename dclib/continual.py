@@ -53,7 +53,7 @@ class Continual(loop.Work):
     def __init__(self, tasks: Sequence[Dataset], hyper: Rehearsal, seed: int, sets: Sets | None = None, engine: str = "eager"):
         super().__init__()
         check_tasks(tasks, hyper)
-        self.hyper, self.seed, self.plan = hyper, seed, phases(hyper, len(tasks))
+        self.hyper, self.seed, self.engine, self.plan = hyper, seed, engine, phases(hyper, len(tasks))
         self.tasks = [few_tests(task, hyper.test_images, generator(seed, "test", j)) for j, task in enumerate(tasks)]
         n, first = len(tasks), tasks[0]
         self.device = first.x_train.device

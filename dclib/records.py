@@ -15,6 +15,7 @@ from .errors import FileError
 from .files import array_checksum, reason
 
 FILES = {"MakeSet": "sets.jsonl", "TrainNetworks": "networks.jsonl", "WholeTraining": "whole.jsonl"}
+FILES |= {"LearnTasks": "tasks.jsonl", "TrainCandidate": "candidates.jsonl"}
 
 
 def read_records(path: Path | str) -> Iterator[dict[str, Any]]:
@@ -68,8 +69,15 @@ def plain(record: dict[str, Any]) -> dict[str, Any]:
 
 def in_words(run: dict[str, Any]) -> str:
     """A run, spelled out as records spell it, in a few words."""
+    if "tasks" in run:
+        hyper = run["hyper"]
+        how = f"memory filled by {hyper['memory']}, {'with' if hyper['distillation'] else 'without'} distillation"
+        return f"{', '.join(run['tasks'])}, {how}, seed {run['seed']}"
     if "hyper" not in run:
         return f"{run['network']} on the whole of {run['dataset']}, seed {run['seed']}"
+    if "images" in run:
+        on = in_words(run["set"]) if run["set"] else run["dataset"]
+        return f"{run['network']} for {run['hyper']['steps']} steps on {on}"
     made = run.get("set", run)
     how = f"condensed with {made['hyper']['network']}" if made["method"] == "condense" else made["method"]
     text = f"{made['dataset']}, {made['hyper']['ipc']}/class, {how}, seed {made['seed']}"

@@ -17,11 +17,13 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError, safe_open
 
+from .applications import ApplicationRun
 from .errors import DataError, FileError, first_line
 from .files import append_line, array_checksum, write_atomic
 from .presets import Cell, Run
 from .records import FILES, checkpoint_about, read_records
 from .spec import WholeTraining
+from .studies import Case
 
 KEPT_IPC = 10  # sets of seed 0 with up to so many images per class are kept in git
 
@@ -195,12 +197,12 @@ class Store:
                 merged.setdefault(int(network), value)
         return merged
 
-    def missing(self, run: Run) -> list[int]:
+    def missing(self, run: Run | ApplicationRun) -> list[int]:
         """The numbers of the networks of a run that are not recorded."""
         recorded = self.accuracies(run.key)
         return [j for j in range(run.networks) if j not in recorded]
 
-    def incomplete(self, cells: Sequence[Cell]) -> list[Cell]:
+    def incomplete(self, cells: Sequence[Cell | Case]) -> list[Cell | Case]:
         """Those cells of which a network is not recorded."""
         return [cell for cell in cells if any(self.missing(run) for run in cell.runs())]
 

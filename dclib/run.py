@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from . import spread as spreading
+from .applications import TrainCandidate
 from .cluster import check_request, connected
 from .errors import DclibError, Interrupted, SpecError
 from .files import check_writable
@@ -21,24 +22,29 @@ from .results import Store
 from .runner import Runner
 from .sets import load
 from .stopping import stopping
+from .studies import Case
 
 
-def execute(cells: Sequence[Cell], runner: Runner) -> None:
+def execute(cells: Sequence[Cell | Case], runner: Runner) -> None:
     """Do what is missing behind these cells, the cheapest first.
 
     Raises:
         Interrupted: told to stop; what is finished is recorded, what is not goes on next time.
     """
-    runs = [run for cell in sorted(cells, key=lambda cell: cell.cost) for run in cell.runs()]
-    for run in runs:
-        if runner.should_stop():
-            raise Interrupted("stopped between two runs; the same command goes on from there")
-        if runner.store.missing(run):
-            runner.store.refresh()  # another process may have done it
-            runner.test(run)
+    runs = [run for cell in sorted(cells, key=lambda cell: cell.cost) for run in cell.runs() if runner.store.missing(run)]
+    short = sum(isinstance(run, TrainCandidate) for run in runs)
+    with Progress("training architectures", short, hidden=not short) as progress:  # other runs have bars of their own
+        for run in runs:
+            if runner.should_stop():
+                raise Interrupted("stopped between two runs; the same command goes on from there")
+            if runner.store.missing(run):
+                runner.store.refresh()  # another process may have done it
+                runner.test(run)
+            if isinstance(run, TrainCandidate):
+                progress.step()
 
 
-def spread(cells: Sequence[Cell], store: Store, should_stop: Callable[[], bool], where: dict[str, Any], **how: Any) -> None:
+def spread(cells: Sequence[Cell | Case], store: Store, should_stop: Callable[[], bool], where: dict[str, Any], **how: Any) -> None:
     """Do what is missing behind these cells on workers, the cheapest first.
 
     Args:
@@ -82,7 +88,7 @@ def alone(job: Job, folder: Path, should_stop: Callable[[], bool]) -> Answer:
 
 
 def compute(
-    cells: Sequence[Cell],
+    cells: Sequence[Cell | Case],
     store: Store,
     preset: str,
     *,
@@ -91,7 +97,7 @@ def compute(
     seconds: float | None = None,
     cluster: str | None = None,
     workers: int | None = None,
-) -> list[Cell]:
+) -> list[Cell | Case]:
     """Do what is missing behind these cells, within so many seconds, and return the cells that are left.
 
     Args:
@@ -113,8 +119,8 @@ def compute(
     check_writable(store.root / preset / "sets.jsonl")
     if launched() > 1:
         raise SpecError(f"torchrun has started {launched()} processes for the same runs: use workers={launched()} instead")
-    for name in sorted({cell.dataset for cell in cells}) if cluster is None else ():
-        load(name, 0)
+    for name in sorted({name for cell in cells for name in cell.datasets}) if cluster is None else ():
+        load(name, 0, 0)
     end = None if seconds is None else time.monotonic() + seconds
     try:
         with stopping(seconds) as should_stop:

@@ -10,14 +10,15 @@ from typing import Any
 
 import torch
 
-from . import data, sets, train, whole
+from . import applying, data, sets, train, whole
 from . import engine as engines
+from .applications import ApplicationRun, LearnTasks
 from .errors import DataError
 from .presets import Run
 from .progress import Progress
 from .provenance import now, provenance
 from .results import CondensedSet, Store
-from .sets import as_set, condense_images, describe, load
+from .sets import as_set, condense_images, describe, load_of
 from .spec import MakeSet, TrainNetworks, WholeTraining, derive, full
 
 
@@ -54,7 +55,7 @@ class Runner:
             made = self._keep(run, self._make(run))
         if run.key not in self.store.records and "started" in made.about:  # new, or its process was killed before this
             values = {name: made.about[name] for name in ("seconds", "losses", "data_hash") if name in made.about}
-            self._record(run, made.about["started"], made.about["engine"], {**values, "set_hash": made.hash})
+            self.record(run, made.about["started"], made.about["engine"], {**values, "set_hash": made.hash})
         self.store.remove_checkpoint(self.preset, run.key)
         return made
 
@@ -66,7 +67,7 @@ class Runner:
         return made
 
     def _make(self, run: MakeSet) -> CondensedSet:
-        about, dataset = {"started": now()}, load(run.dataset, run.image_size)
+        about, dataset = {"started": now()}, load_of(run)
         checkpoint = self.store.checkpoint_path(self.preset, run.key)
         images, how = condense_images(run, dataset, self.where, self.engine, checkpoint, self.should_stop)
         made = as_set(images, dataset, run)
@@ -74,7 +75,7 @@ class Runner:
 
     def _choose(self, run: MakeSet) -> CondensedSet:
         """The set of recorded indices, or of those chosen now, which takes a network trained on the whole set, or nothing."""
-        dataset = load(run.dataset, run.image_size)
+        dataset = load_of(run)
         self._check_data(run, dataset)
         indices = self.store.indices(run.key) or self._choose_now(run, dataset)
         return as_set(sets.pick(dataset, torch.tensor(indices)), dataset, run)
@@ -86,12 +87,12 @@ class Runner:
         indices = sets.choose(run, dataset.to(self.where), trained)
         made = as_set(sets.pick(dataset, indices), dataset, run)
         values = {"seconds": round(time.perf_counter() - start, 2), "data_hash": dataset.hash, "set_hash": made.hash}
-        self._record(run, started, "eager", {**values, "indices": indices.tolist()})
+        self.record(run, started, "eager", {**values, "indices": indices.tolist()})
         return self.store.indices(run.key) or indices.tolist()
 
     def train_whole(self, run: WholeTraining) -> whole.Whole:
         """Return the network of that run, trained on the whole set: read it, or train, keep and record it."""
-        dataset, started = load(run.dataset, run.image_size), now()
+        dataset, started = load_of(run), now()
         chosen = whole.choose(self.engine, self.where, run, len(dataset.y_train))
         with Progress(f"training {run.network} on the whole of {run.dataset}", whole.steps(run, len(dataset.y_train))) as progress:
             state = whole.train(
@@ -107,7 +108,7 @@ class Runner:
         if run.key not in self.store.records:
             epochs = {name: [round(x, 4) for x in getattr(state, name)] for name in ("epoch_accuracies", "train_accuracies")}
             values = {"accuracies": {"0": epochs["epoch_accuracies"][-1]}, "seconds": round(state.seconds, 2)}
-            self._record(run, started, chosen, {**values, **epochs, "data_hash": dataset.hash})
+            self.record(run, started, chosen, {**values, **epochs, "data_hash": dataset.hash})
         return state
 
     def train_networks(self, run: TrainNetworks) -> dict[int, float]:
@@ -115,7 +116,7 @@ class Runner:
         recorded = self.store.accuracies(run.key)
         if not (missing := self.store.missing(run)):
             return recorded
-        made, dataset = self.make_set(run.set), load(run.set.dataset, run.set.image_size)
+        made, dataset = self.make_set(run.set), load_of(run.set)
         self._check_data(run.set, dataset)
         chosen = engines.choose(self.engine, self.where, train.work(run.hyper, len(missing), len(made.labels)))
         seeds = {derive(j, run.set.key): j for j in missing}
@@ -123,7 +124,7 @@ class Runner:
 
         def on_network(seed: int, accuracy: float) -> None:
             values = {"accuracies": {str(seeds[seed]): round(accuracy, 4)}, "seconds": round(time.perf_counter() - mark[1], 2)}
-            self._record(run, mark[0], chosen, {**values, "data_hash": dataset.hash, "set_hash": made.hash})
+            self.record(run, mark[0], chosen, {**values, "data_hash": dataset.hash, "set_hash": made.hash})
             recorded[seeds[seed]] = round(accuracy, 4)
             mark[:] = [now(), time.perf_counter()]
             progress.step(f"accuracy {accuracy:.1f} %")
@@ -143,21 +144,23 @@ class Runner:
             )
         return recorded
 
-    def do(self, run: MakeSet | Run) -> None:
+    def do(self, run: MakeSet | Run | ApplicationRun) -> None:
         """Do what is missing of that run, so that whatever stands on it can be done."""
         if isinstance(run, MakeSet):
             self.make_set(run)
         elif isinstance(run, WholeTraining):
             self.train_whole(run)
-        else:
+        elif isinstance(run, TrainNetworks):
             self.train_networks(run)
+        elif isinstance(run, LearnTasks):
+            applying.learn_tasks(self, run)
+        else:
+            applying.train_candidate(self, run)
 
-    def test(self, run: Run) -> dict[int, float]:
+    def test(self, run: Run | ApplicationRun) -> dict[int, float]:
         """Return the test accuracies of that run by network, computing and recording what is missing."""
-        if isinstance(run, TrainNetworks):
-            return self.train_networks(run)
         if self.store.missing(run):
-            self.train_whole(run)
+            self.do(run)
         return self.store.accuracies(run.key)
 
     def _check_data(self, run: MakeSet, dataset: data.Dataset) -> None:
@@ -169,7 +172,8 @@ class Runner:
         if any(record.get("data_hash", dataset.hash) != dataset.hash for record in self.store.records.get(run.key, [])):
             raise DataError(f"{run.dataset} has changed since {describe(run)} was recorded: give the new data another name")
 
-    def _record(self, run: MakeSet | Run, started: str, engine_name: str, values: dict[str, Any]) -> None:
+    def record(self, run: MakeSet | Run | ApplicationRun, started: str, engine_name: str, values: dict[str, Any]) -> None:
+        """Add a record of a run, with where and by what code it was done."""
         spelled = {"key": run.key, "kind": type(run).__name__, "run": full(run)}
         self.store.add_once(self.preset, {**spelled, **provenance(started, self._device_name(), engine_name), **values})
 
