@@ -64,7 +64,7 @@ def _chosen(study: Study, preset: str, store: Store, narrow: dict[str, Any]) -> 
     candidates = [p.name for p in BEST] if preset == "best" else [preset]
     cases = {name: study.plans[name].cases(name, **narrow) for name in candidates}
     recorded = [name for name in candidates if any(store.accuracies(run.key) for case in cases[name] for run in case.runs())]
-    name = (recorded or candidates)[0]
+    name = recorded[0] if recorded else candidates[-1]  # with nothing recorded the smallest budget, which is soonest filled
     return (name if recorded else ""), cases[name]
 
 
@@ -135,10 +135,9 @@ class Search:
         """The architecture with the highest validation accuracy; None unless all are recorded."""
         return best(self.scores(source), 1)[0] if self.complete(source) else None
 
-    def performance(self, source: str) -> tuple[float, float] | None:
-        """Test accuracy, mean and deviation over trainings on the whole set, of the architecture that a source finds best."""
-        found = self.test.get(self.winner(source) or "", ())
-        return spread(found) if found else None
+    def performance(self, source: str) -> tuple[float, ...]:
+        """Test accuracies in percent of the architecture that a source finds best, trained on the whole set; maybe none."""
+        return self.test.get(self.winner(source) or "", ())
 
     def correlation(self, source: str, count: int = 0) -> Correlation:
         """ρ between a source and the whole set, over all architectures with both, or the `count` best by the source."""

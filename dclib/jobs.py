@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .applications import ApplicationRun, behind
+from .applications import ApplicationRun, LearnTasks, behind
 from .errors import DclibError
 from .files import write_atomic
 from .presets import Cell, Run
@@ -172,7 +172,7 @@ class Board:
         if got.error is not None:
             return []
         self.done += 1
-        if isinstance(job.run, MakeSet):
+        if isinstance(job.run, MakeSet | LearnTasks):
             self.store.remove_checkpoint(preset, key)
         return self._on(key)
 

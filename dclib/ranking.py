@@ -39,8 +39,18 @@ def spearman(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> Cor
     rho = float(x @ y) / norm
     if n < LEAST or abs(rho) > 1 - 1e-12:  # the interval of a perfect order has no width
         return Correlation(rho, *((math.nan, math.nan) if n < LEAST else (rho, rho)), n)
-    half = NormalDist().inv_cdf((1 + level) / 2) * math.sqrt((1 + rho**2 / 2) / (n - 3))
+    half = _half(rho, n, level)
     return Correlation(rho, math.tanh(math.atanh(rho) - half), math.tanh(math.atanh(rho) + half), n)
+
+
+def _half(rho: float, n: int, level: float) -> float:
+    """Half the interval's width in z."""
+    return NormalDist().inv_cdf((1 + level) / 2) * math.sqrt((1 + rho**2 / 2) / (n - 3))
+
+
+def least_sure(n: int, level: float = 0.95) -> float:
+    """Return the least ρ, in hundredths, whose interval over n points leaves out zero."""
+    return next(k / 100 for k in range(1, 100) if math.atanh(k / 100) > _half(k / 100, n, level))
 
 
 def best(scores: Mapping[str, float], count: int = 10) -> list[str]:

@@ -25,7 +25,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 MEASURE = {"architectures", "spec", "errors", "files", "progress", "provenance", "experiments", "paper"}
 MEASURE |= {"checks", "spelling", "presets", "records", "results", "outcomes", "sentences", "report", "charts", "figures"}
 MEASURE |= {"merge", "baselines", "jobs", "cluster", "spread", "stopping", "options", "commands", "cli"}
-MEASURE |= {"applications", "ranking", "studies", "findings"}
+MEASURE |= {"applications", "ranking", "studies", "findings", "application_report", "application_charts"}
 DATA = {"data", "sources", "folders", "formats", "pixels"}
 GROUND = DATA | {"networks", "matching", "augment"}  # stand on errors and spec alone
 CORE = {"reference", "engine", "ranks", "checkpoint", "loop", "inner", "condense", "train", "stacked", "whole"}
@@ -33,7 +33,8 @@ BASELINES = {"coresets", "distill", "unroll", "gan", "tasks", "continual", "nas"
 COMPUTE = GROUND | CORE | BASELINES
 MEETING = {"run", "runner", "applying", "sets", "reproduce", "cli", "__main__", "__init__"}  # unknown to what computes
 MEETING |= {"experiments", "presets", "paper", "records", "results", "outcomes", "sentences", "report", "charts", "figures"}
-MEETING |= {"merge", "speed", "studies", "findings", "jobs", "cluster", "spread", "stopping", "options", "commands"}
+MEETING |= {"studies", "findings", "application_report", "application_charts"}
+MEETING |= {"merge", "speed", "jobs", "cluster", "spread", "stopping", "options", "commands"}
 
 
 def name(module: str) -> str:
