@@ -138,23 +138,17 @@ class Board:
         if run.key in self.noted:
             return
         self.noted.add(run.key)
-        self._wait(rank, run)
-
-    def _wait(self, rank: int, run: Any) -> None:
-        """Let a run wait for the first thing that it stands on and that is not here, and note that."""
-        base = self._base(run)
-        self.waiting.setdefault(base.key if base else "", []).append((rank, run))
-        if base:
+        bases = self._bases(run)
+        self.waiting.setdefault(bases[0].key if bases else "", []).append((rank, run))
+        for base in bases:
             self._note(rank, base)
 
-    def _base(self, run: Any) -> MakeSet | WholeTraining | None:
-        """The first of what must be done before a run and is not here."""
-        for made in _sets(run):
-            here = self.store.find_set(made.key) if made.method == "condense" else self.store.indices(made.key)
-            if not here:
-                return made
-        whole = run.whole if isinstance(run, MakeSet) else None
-        return whole if whole and not self.store.is_trained(whole) else None
+    def _bases(self, run: Any) -> list[MakeSet | WholeTraining]:
+        """What must be done before a run and is not here."""
+        if isinstance(run, MakeSet):
+            return [run.whole] if run.whole and not self.store.is_trained(run.whole) else []
+        find = {True: self.store.find_set, False: self.store.indices}
+        return [made for made in _sets(run) if not find[made.method == "condense"](made.key)]
 
     def begin(self) -> list[Job]:
         """The jobs that nothing stands before: trainings on the whole set, sets to be made, and runs whose sets are here."""
@@ -180,9 +174,8 @@ class Board:
         """The jobs that stand on the run of that key, which is done, and on nothing that is not; lower ranks first."""
         ready = []
         for rank, run in sorted(self.waiting.pop(key, []), key=lambda ranked: ranked[0]):
-            base = self._base(run) if key else None
-            if base and base.key != key:
-                self._wait(rank, run)
+            if others := [base for base in self._bases(run) if base.key != key] if key else []:
+                self.waiting.setdefault(others[0].key, []).append((rank, run))
             else:
                 ready.append(self._job(rank, run))
         return ready

@@ -6,7 +6,7 @@ spells out its cases. What a case shares with a cell of a table is all that runn
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .applications import MEMORIES, ApplicationRun, LearnTasks, Rehearsal, ShortTraining, Space, TrainCandidate
@@ -99,6 +99,7 @@ class SearchPlan:
         long: how they are trained on the whole set.
         condensation: of the small set that is condensed; the others have as many images.
         guide: epochs of the training on the whole set that herding looks at.
+        guide_network: that is trained for it.
         networks: how many are trained of each.
         images: of the training set that stand for the whole in `long`; 0: all.
         held_out: images that candidates are ranked by.
@@ -113,6 +114,7 @@ class SearchPlan:
     networks: int
     images: int = 0
     held_out: int = 5000
+    guide_network: Network = field(default_factory=ConvNet)
 
     def cases(self, preset: str, datasets: Sequence[str] | None = None, space: str = "") -> list[Case]:
         """One for each architecture and what it is trained on.
@@ -128,20 +130,27 @@ class SearchPlan:
         names = _listed("datasets", (self.dataset,) if datasets is None else datasets)
         if len(names) > 1:
             raise SpecError(f"architectures are searched on one data set, not on {', '.join(names)}: name one")
-        return [self._case(preset, names[0], network, source) for source in SOURCES for network in self.space.networks(space)]
+        candidates = self.space.networks(space)
+        return [case for source in SOURCES for case in self._cases(preset, names[0], source, candidates)]
 
-    def _case(self, preset: str, dataset: str, network: Network, source: str) -> Case:
-        hyper = self.long if source == "whole" else self.short
-        made = self._set(dataset, source) if source not in ("early", "whole") else None
-        images = self.images if source == "whole" else 0
-        run = TrainCandidate(dataset, network, hyper, made, images, self.held_out, self.networks)
-        place = (("dataset", dataset), ("network", str(network)), ("source", source))
-        return Case(place, preset, (run,), float(SOURCES.index(source)))
+    def _cases(self, preset: str, dataset: str, source: str, candidates: Sequence[Network]) -> list[Case]:
+        """One for each architecture, trained on one source."""
+        hyper, images = (self.long, self.images) if source == "whole" else (self.short, 0)
+        made, found = self._set(dataset, source), []
+        for network in candidates:
+            run = TrainCandidate(dataset, network, hyper, made, images, self.held_out, self.networks)
+            place = (("dataset", dataset), ("network", str(network)), ("source", source))
+            found.append(Case(place, preset, (run,), float(SOURCES.index(source))))
+        return found
 
-    def _set(self, dataset: str, source: str) -> MakeSet:
+    def _set(self, dataset: str, source: str) -> MakeSet | None:
+        if source in ("early", "whole"):
+            return None
         if source == "condense":
             return MakeSet(dataset, "condense", 0, self.condensation, held_out=self.held_out)
-        whole = WholeTraining(dataset, ConvNet(), epochs=self.guide, held_out=self.held_out) if source == "herding" else None
+        whole = (
+            WholeTraining(dataset, self.guide_network, epochs=self.guide, held_out=self.held_out) if source == "herding" else None
+        )
         return MakeSet(dataset, source, 0, Condensation(ipc=self.condensation.ipc), whole=whole, held_out=self.held_out)
 
 
@@ -210,6 +219,7 @@ NAS = Study(
             guide=1,
             networks=1,
             held_out=200,
+            guide_network=TINY,
         ),
         "cpu": SearchPlan(
             "mnist",
