@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import Any
 
-from .applications import behind
+from .applications import ApplicationRun, behind
 from .errors import one_of
 from .experiments import BEST, PRESETS
 from .ranking import Correlation, agreement, best
@@ -68,13 +68,11 @@ def _chosen(study: Study, preset: str, store: Store, narrow: dict[str, Any]) -> 
     return (name if recorded else ""), cases[name]
 
 
-def _records(case: Case, store: Store) -> tuple[dict[str, Any], ...]:
-    keys: dict[str, None] = {}
-    for run in case.runs():
-        made = behind(run)
-        wholes = [s.whole for s in made if getattr(s, "whole", None)]
-        keys |= dict.fromkeys(r.key for r in (*wholes, *made, run))
-    return tuple(record for key in keys for record in store.records.get(key, []))
+def _records(run: ApplicationRun, store: Store) -> list[dict[str, Any]]:
+    """The records of a run and of what it stands on."""
+    made = behind(run)
+    wholes = [s.whole for s in made if s.whole]
+    return [record for r in (*wholes, *made, run) for record in store.records.get(r.key, [])]
 
 
 def learned(preset: str = "best", store: Store | None = None, **narrow: Any) -> list[Learned]:
@@ -92,10 +90,11 @@ def learned(preset: str = "best", store: Store | None = None, **narrow: Any) -> 
     name, cases = _chosen(CONTINUAL, preset, store, narrow)
     found = []
     for case in cases:
-        stages = [record["stages"] for run in case.runs() for record in store.records.get(run.key, [])[:1]]
-        runs = tuple(tuple(map(tuple, run)) for run in stages)
+        done = [run for run in case.runs() if run.key in store.records]
+        runs = tuple(tuple(map(tuple, store.records[run.key][0]["stages"])) for run in done)
+        records = tuple(record for run in done for record in _records(run, store))
         about = (case["tasks"], case["memory"], case["distillation"])
-        found.append(Learned(*about, name if runs else "", runs, _records(case, store) if runs else ()))
+        found.append(Learned(*about, name if runs else "", runs, records))
     return found
 
 
@@ -158,8 +157,8 @@ def searched(preset: str = "best", store: Store | None = None, **narrow: Any) ->
     name, cases = _chosen(NAS, preset, store, narrow)
     validation: dict[str, dict[str, tuple[float, ...]]] = {source: {} for source in SOURCES}
     test, seconds, images, records = {}, dict.fromkeys(SOURCES, 0.0), {}, {}
-    for case in cases:
-        (run,), (network, source) = case.runs(), (case["network"], case["source"])
+    for source, run in ((case["source"], run) for case in cases for run in case.runs()):
+        network = str(run.network)
         images[source] = max(images.get(source, 0), _images(run, store))
         if not (by_network := store.accuracies(run.key)):
             continue
@@ -168,9 +167,8 @@ def searched(preset: str = "best", store: Store | None = None, **narrow: Any) ->
         seconds[source] += sum(record["seconds"] for record in own)
         if source == "whole":
             test[network] = tuple({n: x for record in reversed(own) for n, x in record["test"].items()}.values())
-        records |= {id(record): record for record in _records(case, store)}
-    networks = tuple(dict.fromkeys(case["network"] for case in cases))
-    return Search(cases[0]["dataset"], networks, name, validation, test, seconds, images, tuple(records.values()))
+        records |= {id(record): record for record in _records(run, store)}
+    return Search(cases[0]["dataset"], cases[0]["networks"], name, validation, test, seconds, images, tuple(records.values()))
 
 
 def _images(run: Any, store: Store) -> int:

@@ -5,7 +5,7 @@ spells out its cases. What a case shares with a cell of a table is all that runn
 `place`. The notebooks, `dclib run`, `dclib status` and the tests read `ALL`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,31 +20,28 @@ DISTILLATION = (False, True)
 
 @dataclass(frozen=True)
 class Case:
-    """One line of a study: where it stands, and the runs behind it.
+    """One line or column of a study: where it stands, and the runs behind it.
 
     Args:
         place: its coordinates by name, in pairs.
         preset: the name of the preset.
-        behind: the runs.
+        datasets: those it needs.
+        spelled: returns its runs, one after the other; they may be hundreds, and some are asked only for the first.
         cost: roughly, to do the cheapest first.
     """
 
     place: tuple[tuple[str, Any], ...]
     preset: str
-    behind: tuple[ApplicationRun, ...]
+    datasets: tuple[str, ...]
+    spelled: Callable[[], Iterator[ApplicationRun]]
     cost: float
 
     def __getitem__(self, name: str) -> Any:
         return dict(self.place)[name]
 
-    def runs(self) -> list[ApplicationRun]:
+    def runs(self) -> Iterator[ApplicationRun]:
         """The runs whose records are its numbers."""
-        return list(self.behind)
-
-    @property
-    def datasets(self) -> tuple[str, ...]:
-        """The data sets it needs."""
-        return tuple(dict.fromkeys(name for run in self.behind for name in getattr(run, "tasks", None) or (run.dataset,)))
+        return self.spelled()
 
 
 @dataclass(frozen=True)
@@ -81,11 +78,15 @@ class ContinualPlan:
         return [self._case(preset, tasks, memory, held) for held in DISTILLATION for memory in chosen]
 
     def _case(self, preset: str, tasks: tuple[str, ...], memory: str, held: bool) -> Case:
-        hyper = replace(self.hyper, memory=memory, distillation=float(held))
-        how = dict(image_size=self.image_size, condensation=self.condensation if memory == "condense" else None)
-        runs = tuple(LearnTasks(tasks, hyper, seed, **how) for seed in range(self.seeds))
+        first = LearnTasks(
+            tasks,
+            replace(self.hyper, memory=memory, distillation=float(held)),
+            image_size=self.image_size,
+            condensation=self.condensation if memory == "condense" else None,
+        )
         place = (("tasks", tasks), ("memory", memory), ("distillation", held))
-        return Case(place, preset, runs, 1.0 + MEMORIES.index(memory))
+        spelled = lambda: (replace(first, seed=seed) for seed in range(self.seeds))  # noqa: E731
+        return Case(place, preset, tuple(dict.fromkeys(tasks)), spelled, 1.0 + MEMORIES.index(memory))
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class SearchPlan:
     guide_network: Network = field(default_factory=ConvNet)
 
     def cases(self, preset: str, datasets: Sequence[str] | None = None, space: str = "") -> list[Case]:
-        """One for each architecture and what it is trained on.
+        """One for each thing that the architectures are trained on.
 
         Args:
             preset: its name.
@@ -131,17 +132,17 @@ class SearchPlan:
         if len(names) > 1:
             raise SpecError(f"architectures are searched on one data set, not on {', '.join(names)}: name one")
         candidates = self.space.networks(space)
-        return [case for source in SOURCES for case in self._cases(preset, names[0], source, candidates)]
+        return [self._case(preset, names[0], source, candidates) for source in SOURCES]
 
-    def _cases(self, preset: str, dataset: str, source: str, candidates: Sequence[Network]) -> list[Case]:
-        """One for each architecture, trained on one source."""
+    def _case(self, preset: str, dataset: str, source: str, candidates: Sequence[Network]) -> Case:
         hyper, images = (self.long, self.images) if source == "whole" else (self.short, 0)
-        made, found = self._set(dataset, source), []
-        for network in candidates:
-            run = TrainCandidate(dataset, network, hyper, made, images, self.held_out, self.networks)
-            place = (("dataset", dataset), ("network", str(network)), ("source", source))
-            found.append(Case(place, preset, (run,), float(SOURCES.index(source))))
-        return found
+
+        def spelled() -> Iterator[TrainCandidate]:
+            how = hyper, self._set(dataset, source), images, self.held_out, self.networks
+            return (TrainCandidate(dataset, network, *how) for network in candidates)
+
+        place = (("dataset", dataset), ("source", source), ("networks", tuple(map(str, candidates))))
+        return Case(place, preset, (dataset,), spelled, float(SOURCES.index(source)))
 
     def _set(self, dataset: str, source: str) -> MakeSet | None:
         if source in ("early", "whole"):
