@@ -28,7 +28,10 @@ NARROWED = {
     "condensed_images": {"networks": "MLP", "test_networks": "MLP", "ipc": "1 2"},
     "images_per_class": {"networks": "herding MLP whole", "test_networks": "MLP", "ipc": "1 2"},
     "speed": {},
+    "continual": {"memories": "random herding", "datasets": "digits digits+turned"},
+    "nas": {"space": "width=8 depth=1"},
 }
+RECORDED = {"datasets": [], "speed": [], "continual": ["tasks"], "nas": ["candidates", "sets", "whole"]}  # kinds of records
 FIGURES = {"speed": 2, "condensed_images": 2}  # in the others one
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
@@ -149,8 +152,8 @@ def test_smoke(path, tmp_path):
     assert sum("image/png" in o.get("data", {}) for o in outputs) == FIGURES.get(path.stem, 1)
     assert "Warning" not in "".join(o.text for o in outputs if o.output_type == "stream")
     recorded = sorted((tmp_path / "results").rglob("*.jsonl"))
-    whole = ["whole.jsonl"] if "whole" in str(NARROWED[path.stem]) else []
-    assert [p.name for p in recorded] == ([] if path.stem in ("datasets", "speed") else ["networks.jsonl", "sets.jsonl", *whole])
+    whole = ["whole"] if "whole" in str(NARROWED[path.stem]) else []
+    assert [p.stem for p in recorded] == RECORDED.get(path.stem, ["networks", "sets", *whole])
 
 
 @pytest.mark.notebooks
