@@ -1,14 +1,20 @@
 """The frozen hyper-parameters of the methods that are learned and that the paper compares with; nothing here imports torch.
 
-`GanTraining` is the conditional GAN of Table T8 (`gan.py` computes it), `Distillation` is Dataset Distillation of Tables 3, T10
-and T11 (`distill.py`). As in `spec`, fields at their default stay out of a run's key.
+`GanTraining` is the conditional GAN of Table T8 (`gan.py` computes it), `TrainGan` the run of one; `Distillation` is Dataset
+Distillation of Tables 3, T10 and T11 (`distill.py`). As in `spec`, fields at their default stay out of a run's key.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from statistics import fmean
+from typing import ClassVar
 
 from . import checks
+from .architectures import AlexCifarNet, LeNet, Network
 from .errors import one_of
-from .spec import AlexCifarNet, LeNet, Network
+from .spelling import key
 
 MODES = ("unrolled", "reverse")
 
@@ -33,6 +39,42 @@ class GanTraining:
         checks.whole(self, 2, "batch", "generator_width")  # batch norm needs two images
         checks.positive(self, "lr")
         checks.fraction(self, "slope", "beta1", "beta2")
+
+
+@dataclass(frozen=True)
+class TrainGan:
+    """The run that trains a GAN on the whole training set: one serves all sets drawn from it, of whatever number of images.
+
+    Args:
+        dataset: a data set's name, or the path of the user's own.
+        hyper: the recipe.
+        seed: of weights, batches and noise.
+        image_size: images are resized to this square size first; 0 leaves them.
+    """
+
+    dataset: str
+    hyper: GanTraining = field(default_factory=GanTraining)
+    seed: int = 0
+    image_size: int = 0
+    channels: ClassVar[int] = 0  # as they are
+    held_out: ClassVar[int] = 0  # none
+
+    @cached_property
+    def key(self) -> str:
+        """The key of the run."""
+        return key(self)
+
+
+def loss_summary(losses: Sequence[Sequence[float]], parts: int = 10) -> list[list[float]]:
+    """The mean of each column of losses over each of so many parts of a training, in order: what a record says of it.
+
+    Args:
+        losses: for each step those of discriminator and generator.
+        parts: at most; a part has at least one step.
+    """
+    n = len(losses)
+    ends = [n * i // parts for i in range(parts + 1)] if n > parts else range(n + 1)
+    return [[round(fmean(x), 4) for x in zip(*losses[a:b], strict=True)] for a, b in pairwise(ends)]
 
 
 @dataclass(frozen=True)

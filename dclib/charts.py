@@ -11,7 +11,7 @@ import numpy as np
 
 from .figures import Picture, new_figure
 from .outcomes import Outcome, made_by, title
-from .presets import REAL, WHOLE
+from .presets import INSTEAD, WHOLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,7 +94,7 @@ def curves(outcomes: Sequence[Outcome]) -> Picture:
     datasets = _axis(outcomes, "dataset")
     for (dataset, network), found in lines.items():
         look = dict(color=COLOURS[datasets.index(dataset) % 7], marker=MARKS[datasets.index(dataset) % 7])
-        if network in REAL:
+        if network in INSTEAD:
             look |= dict(linestyle="--", markerfacecolor="white")
         label = f"{title(dataset)}, {made_by(network)}"
         _curve(panels[0], found, 1.0, label, look)

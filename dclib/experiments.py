@@ -13,12 +13,12 @@ from typing import Any
 
 from . import variants
 from .errors import SpecError, one_of
-from .presets import AXES, BEST, CPU, ORS, PAPER, PRESETS, RANDOM, REAL, SMOKE, WHOLE, Cell, Preset
+from .presets import AXES, BEST, CPU, GAN, INSTEAD, ORS, PAPER, PRESETS, RANDOM, REAL, SMOKE, WHOLE, Cell, Preset
 from .spec import FAMILIES, GUIDED, Condensation, Network
 
 __all__ = [
-    "ALL", "AXES", "BEST", "CPU", "ORS", "PAPER", "PRESETS", "RANDOM", "REAL", "SIX", "SMOKE", "WHOLE", "Cell", "Experiment",
-    "Preset", "find", "find_preset", "with_yardsticks", "yardstick",
+    "ALL", "AXES", "BEST", "CPU", "GAN", "INSTEAD", "ORS", "PAPER", "PRESETS", "RANDOM", "REAL", "SIX", "SMOKE", "WHOLE", "Cell",
+    "Experiment", "Preset", "find", "find_preset", "with_yardsticks", "yardstick",
 ]
 
 SIX = ("MLP", "ConvNet", "LeNet", "AlexNet", "VGG11", "ResNet18")
@@ -33,8 +33,8 @@ class Experiment:
         name: of the experiment and of its notebook.
         label: the paper's label.
         question: one sentence: what is asked.
-        grid: for each axis in `AXES`, the values of the paper's table; `network` makes the set (or is one of `REAL`: real images
-            in place of condensed ones), `test_network` is trained on it,
+        grid: for each axis in `AXES`, the values of the paper's table; `network` makes the set (or is one of `INSTEAD`: real
+            images, or a GAN's, in place of condensed ones), `test_network` is trained on it,
             `variant` changes hyper-parameters (by default none).
         diagonal: train only the network that made the set.
         repeats: for a preset, the number of sets and of networks trained on each, or these from some number of images per class
@@ -61,9 +61,9 @@ class Experiment:
                 axes[axis] = _checked_axis(axis, values)
         points = [dict(zip(AXES, point, strict=True)) for point in itertools.product(*(axes[axis] for axis in AXES))]
         if self.diagonal:
-            points = [p for p in points if p["test_network"] == p["network"] or p["network"] in REAL]
+            points = [p for p in points if p["test_network"] == p["network"] or p["network"] in INSTEAD]
         points = [p for p in points if p["network"] != WHOLE or p["ipc"] == axes["ipc"][0]]  # the same at any
-        points = [p for p in points if p["network"] not in REAL or p["variant"] == axes["variant"][0]]  # likewise
+        points = [p for p in points if p["network"] not in INSTEAD or p["variant"] == axes["variant"][0]]  # likewise
         return [self._cell(preset, **p) for p in points]
 
     def _cell(self, preset: Preset, **place: Any) -> Cell:
@@ -82,15 +82,15 @@ def _checked_axis(axis: str, values: Any) -> tuple:
         for value in values:
             Condensation(ipc=value)
     if axis in ("network", "test_network"):
-        values = tuple(_checked_network(v, REAL if axis == "network" else ()) for v in values)
+        values = tuple(_checked_network(v, INSTEAD if axis == "network" else ()) for v in values)
     if axis == "variant":
         values = tuple(map(variants.canonical, values))
     return values
 
 
-def _checked_network(value: Any, real: Sequence[str]) -> str:
-    one_of("network", str(value).partition(":")[0], (*FAMILIES, *real))
-    return value if value in real else str(Network.parse(value))
+def _checked_network(value: Any, instead: Sequence[str]) -> str:
+    one_of("network", str(value).partition(":")[0], (*FAMILIES, *instead))
+    return value if value in instead else str(Network.parse(value))
 
 
 def yardstick(cell: Cell) -> Cell:
@@ -101,7 +101,7 @@ def yardstick(cell: Cell) -> Cell:
 def with_yardsticks(cells: Sequence[Cell]) -> list[Cell]:
     """Add what the condensed cells of `smoke` are compared with before they count."""
     rows = list(cells)
-    for row in map(yardstick, (cell for cell in cells if cell.preset.name == "smoke" and cell.network not in REAL)):
+    for row in map(yardstick, (cell for cell in cells if cell.preset.name == "smoke" and cell.network not in INSTEAD)):
         if row not in rows:
             rows.append(row)
     return rows
@@ -147,12 +147,20 @@ CONDENSED_IMAGES = Experiment(
 MORE_BASELINES = Experiment(
     "more_baselines",
     "Table T8",
-    "Do condensed images beat the best of many random choices?",
-    dict(dataset=FOUR, ipc=(1, 10), network=(*ORS, "ConvNet"), test_network=("ConvNet",)),
+    "Do condensed images beat the best of many random choices, and those that a GAN draws?",
+    dict(dataset=FOUR, ipc=(1, 10), network=(*ORS, GAN, "ConvNet"), test_network=("ConvNet",)),
     diagonal=True,
     repeats={"cpu": FEWER},
 )
-DECLARED = (METHOD, CORESETS, CONDENSED_IMAGES, CROSS_ARCH, IMAGES_PER_CLASS, MORE_BASELINES)
+CIFAR100 = Experiment(
+    "cifar100",
+    "Table T9",
+    "Do condensed images still beat chosen real ones when there are a hundred classes?",
+    dict(dataset=("cifar100",), ipc=(1, 10), network=(RANDOM, *GUIDED, "ConvNet", WHOLE), test_network=("ConvNet",)),
+    diagonal=True,
+    repeats={"cpu": FEWER},
+)
+DECLARED = (METHOD, CORESETS, CONDENSED_IMAGES, CROSS_ARCH, IMAGES_PER_CLASS, MORE_BASELINES, CIFAR100)
 ALL = {experiment.name: experiment for experiment in DECLARED}
 
 

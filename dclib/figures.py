@@ -129,7 +129,7 @@ def image_grids(sets: Mapping[str, CondensedSet]) -> Picture:
         for place, (name, made) in zip(row, line, strict=False):
             _draw_grid(place, made, 14 if across == 1 else 10)
             place.suptitle(name, fontsize=14)
-    return Picture(figure, f"condensed images: {', '.join(sets)}")
+    return Picture(figure, f"images of {', '.join(sets)}")
 
 
 def _grid_shape(made: CondensedSet) -> tuple[int, int]:

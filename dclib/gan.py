@@ -23,6 +23,7 @@ from . import loop
 from .baselines import GanTraining
 from .data import Dataset, generator
 from .errors import DataError, Diverged, SpecError
+from .seeded import seeded
 from .spec import key
 
 
@@ -112,8 +113,7 @@ class Gan(loop.Work):
 
     def _draw(self, kind: type[nn.Module]) -> nn.Module:
         d = self.dataset
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(generator(self.seed, kind.__name__).initial_seed())
+        with seeded(generator(self.seed, kind.__name__).initial_seed()):
             return kind(self.hyper, d.channels, d.classes, d.size).to(self.device)
 
     def _adam(self, network: nn.Module) -> torch.optim.Adam:
@@ -180,7 +180,7 @@ def train(
         hyper: the hyper-parameters.
         seed: of all random draws.
         device: "auto", "cpu", "cuda" or "cuda:1".
-        checkpoint: a file that keeps the state between steps; found there, the training goes on from it.
+        checkpoint: a file that keeps the state; found there, the training goes on from it, or is done.
         on_step: called after each step.
         on_resume: called with the state that a checkpoint held.
         should_stop: asked before each step; True saves the state and raises.
@@ -196,7 +196,7 @@ def train(
     identity = {"run": key(hyper), "data": dataset.hash, "seed": seed}
     hooks = dict(on_step=on_step, on_resume=on_resume, should_stop=should_stop)
     with engines.arithmetic("float32", where):
-        loop.run(gan, hyper.steps, identity, what="steps of the GAN", checkpoint=checkpoint, **hooks)
+        loop.run(gan, hyper.steps, identity, what="steps of the GAN", checkpoint=checkpoint, keep=True, **hooks)
     return gan
 
 

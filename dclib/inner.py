@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from . import engine as engines
-from . import matching, networks
+from . import lanes, matching, networks
 from .data import Dataset, generator
 from .ranks import ALONE, Ranks
 from .reference import network_seed
@@ -48,6 +48,7 @@ class InnerStep:
         sizes = [min(hyper.real_batch, len(dataset.class_indices(c))) for c in range(dataset.classes)]
         self.drawn = [self.labels.new_zeros(n) for n in sizes]  # indices of B^T_c
         self.batch = {n: self.labels.new_zeros(n) for n in self._batch_sizes()}  # indices into S
+        self.lanes = lanes.count(images.device)
         capture = engine == "captured"
         state = [*self.parameters, *self.network.buffers(), *self.momenta]
         self.gradient = engines.Captured(self._gradient, state) if capture else self._gradient
@@ -91,16 +92,17 @@ class InnerStep:
             count = STATISTICS[self.hyper.bn]
             set_statistics(self.network.train(), [self.real_images(c, count) for c in range(self.dataset.classes)], self.hyper.bn)
         self.network.eval()
-        loss, gradient = self.images.new_zeros(()), torch.zeros_like(self.images)
-        for i in range(0, len(mine), held := self.held()):
-            loss += self.match(mine[i : i + held], gradient)
-        return loss, gradient
+        gradient = torch.zeros_like(self.images)
+        held = max(1, min(self.held(), -(-len(mine) // self.lanes)))
+        shares = [mine[i : i + held] for i in range(0, len(mine), held)]
+        losses = list(lanes.each(lambda classes: self.match(classes, gradient), shares, self.lanes))
+        return sum(losses, self.images.new_zeros(())), gradient
 
     def held(self) -> int:
-        """How many classes are held at once: what bounds the memory."""
+        """How many classes a lane holds at once: what bounds the memory."""
         numbers = sum(p.numel() for p in self.parameters)
         pixels = self.images[0, :, 0].numel()
-        return max(1, min(WORKING_NUMBERS // numbers, WORKING_PIXELS // pixels))
+        return max(1, min(WORKING_NUMBERS // numbers, WORKING_PIXELS // pixels) // self.lanes)
 
     def match(self, classes: range, gradient: Tensor) -> Float[Tensor, ""]:
         """Return the matching loss summed over some classes, and put its derivative by their images into `gradient`."""
@@ -130,11 +132,16 @@ class InnerStep:
     def _descend(self, size: int):
         """Return one step of SGD with momentum on a batch of that size."""
         h, labels = self.hyper, self.labels.repeat_interleave(self.hyper.ipc)
+        beside = 1 if has_batch_norm(self.network) else self.lanes  # a batch norm in training needs the batch in one piece
+
+        def gradients(part: Tensor) -> tuple[Tensor, ...]:
+            x, y = self.images.flatten(0, 1)[part], labels[part]
+            loss = F.cross_entropy(self.first_order(x), y, reduction="sum") / size
+            return torch.autograd.grad(loss, self.parameters)
 
         def step() -> None:
-            x, y = self.images.flatten(0, 1)[self.batch[size]], labels[self.batch[size]]
-            gradients = torch.autograd.grad(F.cross_entropy(self.first_order(x), y), self.parameters)
-            engines.descend(self.parameters, self.momenta, gradients, h.network_lr, h.network_momentum)  # η_θ
+            found = lanes.total(lanes.each(gradients, lanes.parts(self.batch[size], beside), beside))
+            engines.descend(self.parameters, self.momenta, found, h.network_lr, h.network_momentum)  # η_θ
 
         return step
 

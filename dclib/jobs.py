@@ -16,8 +16,11 @@ from .files import write_atomic
 from .presets import Cell, Run
 from .records import in_words, plain
 from .results import CondensedSet, Store
-from .spec import MakeSet, TrainNetworks, WholeTraining, full
+from .spec import MakeSet, TrainGan, TrainNetworks, WholeTraining, full
 from .studies import Case
+
+Whole = WholeTraining | TrainGan
+Doable = MakeSet | TrainGan | Run | ApplicationRun
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Job:
         state: of the training on the whole set that the run is or stands on, if the worker does not share the disk.
     """
 
-    run: MakeSet | Run | ApplicationRun
+    run: Doable
     rank: int
     preset: str
     device: str
@@ -82,24 +85,24 @@ class Answer:
 def answer(job: Job, store: Store, error: DclibError | None) -> Answer:
     """Collect what a job has left in the worker's store."""
     records = [plain(record) for records in store.records.values() for record in records]
-    path, whole = store.find_set(job.run.key), job.run if isinstance(job.run, WholeTraining) else None
+    path, whole = store.find_set(job.run.key), job.run if isinstance(job.run, Whole) else None
     new = tuple(record for record in records if record not in job.known)
     return Answer(new, path and CondensedSet.load(path), _state(store, job.preset, whole), error)
 
 
-def _sets(run: Any) -> tuple[MakeSet, ...]:
+def _sets(run: Doable) -> tuple[MakeSet, ...]:
     """The runs that make the sets on which a run trains networks."""
-    if isinstance(run, MakeSet | WholeTraining):
+    if isinstance(run, MakeSet | Whole):
         return ()
     return (run.set,) if isinstance(run, TrainNetworks) else behind(run)
 
 
-def _whole(run: Any) -> WholeTraining | None:
-    """The training on the whole set that a run is, or that a set is chosen with."""
-    return run if isinstance(run, WholeTraining) else getattr(run, "whole", None)
+def _whole(run: Doable) -> Whole | None:
+    """The training on the whole set that a run is, or that a set is chosen with or drawn from."""
+    return run if isinstance(run, Whole) else getattr(run, "base", None)
 
 
-def _state(store: Store, preset: str, whole: WholeTraining | None) -> bytes | None:
+def _state(store: Store, preset: str, whole: Whole | None) -> bytes | None:
     """The file of a training on the whole set, unless it is none, or others find it where it is."""
     if whole is None or store.checkpoints is not None:
         return None
@@ -118,7 +121,7 @@ class Board:
 
     def __init__(self, cells: Sequence[Cell | Case], store: Store, **how: Any):
         self.store, self.how = store, how
-        self.waiting: dict[str, list[tuple[int, Any]]] = {}  # by the key of what they stand on, "" if it is here
+        self.waiting: dict[str, list[tuple[int, Doable]]] = {}  # by the key of what they stand on, "" if it is here
         self.noted: set[str] = set()
         self.done = 0
         for rank, run in enumerate(self._missing(cells)):
@@ -133,7 +136,7 @@ class Board:
                 runs[run.key] = run
         return [run for run in runs.values() if self.store.missing(run)]
 
-    def _note(self, rank: int, run: Any) -> None:
+    def _note(self, rank: int, run: Doable) -> None:
         """Note a run once, and with it what it stands on."""
         if run.key in self.noted:
             return
@@ -143,12 +146,12 @@ class Board:
         for base in bases:
             self._note(rank, base)
 
-    def _bases(self, run: Any) -> list[MakeSet | WholeTraining]:
+    def _bases(self, run: Doable) -> list[MakeSet | Whole]:
         """What must be done before a run and is not here."""
         if isinstance(run, MakeSet):
-            return [run.whole] if run.whole and not self.store.is_trained(run.whole) else []
+            return [run.base] if run.base and not self.store.is_trained(run.base) else []
         find = {True: self.store.find_set, False: self.store.indices}
-        return [made for made in _sets(run) if not find[made.method == "condense"](made.key)]
+        return [made for made in _sets(run) if not find[made.learned](made.key)]
 
     def begin(self) -> list[Job]:
         """The jobs that nothing stands before: trainings on the whole set, sets to be made, and runs whose sets are here."""
@@ -180,7 +183,7 @@ class Board:
                 ready.append(self._job(rank, run))
         return ready
 
-    def _job(self, rank: int, run: Any) -> Job:
+    def _job(self, rank: int, run: Doable) -> Job:
         bases = _sets(run) or tuple(filter(None, (_whole(run),)))
         paths = [self.store.find_set(base.key) for base in bases]
         made = tuple(CondensedSet.load(path) for path in paths if path)

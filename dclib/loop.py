@@ -54,6 +54,7 @@ def run(
     on_step: Callable[[Any], None] = lambda work: None,
     on_resume: Callable[[Any], None] = lambda work: None,
     should_stop: Callable[[], bool] = lambda: False,
+    keep: bool = False,
 ) -> None:
     """Do all steps that are missing.
 
@@ -66,13 +67,16 @@ def run(
         on_step: called with `work` after each step.
         on_resume: called with `work` once it is what a checkpoint held.
         should_stop: asked before each step; True saves the state and raises.
+        keep: whether the checkpoint is to hold the state after the last step, too.
 
     Raises:
         Interrupted: `should_stop` said so; the same call goes on from the checkpoint.
         FileError: the checkpoint is damaged, belongs to another run or cannot be written.
     """
+    begun = -1
     if checkpoint is not None and Path(checkpoint).exists():
         _resume(work, checkpoint, identity)
+        begun = work.k
         on_resume(work)
     saved = time.monotonic()
     while work.k < steps:
@@ -83,6 +87,8 @@ def run(
         on_step(work)
         if time.monotonic() - saved > CHECKPOINT_SECONDS:
             saved = _save(work, checkpoint, identity)
+    if keep and work.k > begun:
+        _save(work, checkpoint, identity)
 
 
 def _do_step(work: Work) -> None:

@@ -4,6 +4,7 @@ A gradient is a list of tensors, one for each parameter of the network. The pape
 tensor, a row being all that leads to one output; its two rivals (Table T7) compare everything as one long vector.
 """
 
+import copy
 from collections.abc import Callable, Sequence
 
 import torch
@@ -100,10 +101,12 @@ def matching_loss(
     """
     parameters = {name: p.detach() for name, p in network.named_parameters()}
     buffers = dict(network.named_buffers())
+    # A body of its own, sharing tensors: `functional_call` puts others into it, and another thread may be using the network.
+    body = copy.deepcopy(network, {id(t): t for t in (*network.parameters(), *network.buffers())})
     measure = distance(kind)
 
     def loss(parameters: dict[str, Tensor], x: Tensor, label: Tensor) -> Tensor:
-        return F.cross_entropy(functional_call(network, (parameters, buffers), (x,)), label.expand(len(x)))
+        return F.cross_entropy(functional_call(body, (parameters, buffers), (x,)), label.expand(len(x)))
 
     def one_class(x: Tensor, label: Tensor, real: list[Tensor]) -> Tensor:
         return measure(real, list(grad(loss)(parameters, x, label).values()))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .baselines import loss_summary
 from .errors import FileError
 from .files import write_atomic
 from .records import checkpoint_about, in_words, plain
@@ -90,6 +91,8 @@ class _Merge:
         for record in records:
             if record["kind"] == "MakeSet":
                 self._set(record)
+            elif record["kind"] == "TrainGan":
+                self._gan(record)
             else:
                 self._networks(record)
         for path in _states(self.source):
@@ -141,6 +144,17 @@ class _Merge:
             self.store.add(record["preset"], plain(record))
             self.merged.sets += 1
 
+    def _gan(self, record: dict[str, Any]) -> None:
+        known = self.store.records.get(record["key"], [])
+        if any(other["losses"] != record["losses"] for other in known):
+            where = self.source.root
+            self.merged.differences.append(f"{_words(record)}: the GAN here has other losses than that in {where} and stays")
+        elif known:
+            self.merged.alike += 1
+        else:
+            self.store.add(record["preset"], plain(record))
+            self.merged.networks += 1
+
     def _networks(self, record: dict[str, Any]) -> None:
         known = self.store.records.get(record["key"], [])
         if plain(record) in map(plain, known):
@@ -190,6 +204,8 @@ class _Merge:
 
     def _fits(self, key: str, about: dict[str, Any]) -> bool:
         """Whether a state on the whole set is that of the training recorded here, if one is."""
+        if gan := next((r for r in self.store.records.get(key, []) if r["kind"] == "TrainGan"), None):
+            return loss_summary(about.get("losses", [])) == gan["losses"]
         recorded = self.store.accuracies(key)
         return not recorded or [round(a, 4) for a in about.get("epoch_accuracies", [])[-1:]] == [recorded.get(0)]
 

@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from .errors import SpecError
+from .seeded import seeded
 from .spec import FAMILIES, Network
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "leakyrelu": lambda: nn.LeakyReLU(0.01)}
@@ -237,8 +238,7 @@ def build(network: Network, *, channels: int, classes: int, size: tuple[int, int
     if min(channels, classes) < 1:
         raise SpecError(f"{net} needs at least 1 channel and 1 class, not {channels} and {classes}")
     try:
-        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-            torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the accelerators too
+        with seeded(seed):
             return _construct(net, (channels, *size), classes)
     except _TooSmall:
         least = next(side for side in count(1) if _fits(net, (channels, side, side)))

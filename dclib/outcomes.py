@@ -3,7 +3,7 @@
 A cell's number is the mean over every network recorded for it, on whichever of the sets 0 … 4 exist; optimal random selection
 looks at more sets and keeps the best. At "best" each cell takes
 the most faithful preset that has records, never the highest accuracy, and never `smoke`; at `smoke` a number counts only if it
-beats randomly chosen real images with the same test network, or is itself that of real images.
+beats randomly chosen real images with the same test network, or is itself that of real images or a GAN's.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from typing import Any
 
 from . import experiments, paper
 from .errors import one_of
-from .experiments import AXES, ORS, RANDOM, REAL, Cell, yardstick
+from .experiments import AXES, GAN, INSTEAD, ORS, RANDOM, Cell, yardstick
 from .presets import Run
 from .results import Store
 from .spec import WholeTraining
@@ -36,6 +36,7 @@ NAMES = {
     "ors": "random, all draws",
     "ors-tenth": "random, best tenth",
     "ors-hundredth": "random, best hundredth",
+    GAN: "conditional GAN",
 }
 
 
@@ -89,17 +90,23 @@ class Outcome:
         return self.mean - self.paper[0] if self.shown and self.paper else None
 
     @property
-    def standard_error(self) -> float | None:
-        """Of the difference, on the safe side.
+    def squared_error(self) -> float | None:
+        """The variance of our mean, on the safe side.
 
-        Ours is taken from the spread of networks or from that of the sets' means, whichever gives more, the former not below
-        the paper's (two networks may agree by luck); the paper's is its standard deviation over √100.
+        It is taken from the spread of networks or from that of the sets' means, whichever gives more, the former not below the
+        paper's, if it has one (two networks may agree by luck).
         """
+        if not self.sets:
+            return None
+        networks = max(self.std, self.paper[1] if self.paper else 0.0) ** 2 / len(self.accuracies)
+        return max(networks, variance(map(fmean, self.sets)) / len(self.sets) if len(self.sets) > 1 else 0.0)
+
+    @property
+    def standard_error(self) -> float | None:
+        """Of the difference: ours by `squared_error`; the paper's is its standard deviation over √100."""
         if not self.shown or not self.paper:
             return None
-        networks = max(self.std, self.paper[1]) ** 2 / len(self.accuracies)
-        sets = variance(map(fmean, self.sets)) / len(self.sets) if len(self.sets) > 1 else 0.0
-        return (max(networks, sets) + self.paper[1] ** 2 / paper.NETWORKS) ** 0.5
+        return (self.squared_error + self.paper[1] ** 2 / paper.NETWORKS) ** 0.5
 
     @property
     def standard_errors(self) -> float | None:
@@ -162,12 +169,12 @@ def _behind(run: Run) -> list[str]:
     """The keys of a run and of those that made its set."""
     if isinstance(run, WholeTraining):
         return [run.key]
-    return [*([run.set.whole.key] if run.set.whole else []), run.set.key, run.key]
+    return [*([run.set.base.key] if run.set.base else []), run.set.key, run.key]
 
 
 def _beats_random(cell: Cell, sets: dict[str, tuple[float, ...]], store: Store) -> bool:
     """Whether a number counts: at `smoke` that of condensed images must lie above the mean of random real ones."""
-    if cell.preset.name != "smoke" or cell.network in REAL:
+    if cell.preset.name != "smoke" or cell.network in INSTEAD:
         return True
     random = _accuracies(yardstick(cell), store)
     return bool(random) and fmean(itertools.chain(*sets.values())) > fmean(itertools.chain(*random.values()))
@@ -179,8 +186,8 @@ def varying(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def made_by(network: str) -> str:
-    """What stands in a row or column of a table that has real images beside condensed ones."""
-    return title(network) if network in REAL else f"condensed, {network}"
+    """What stands in a row or column of a table that has other images beside condensed ones."""
+    return title(network) if network in INSTEAD else f"condensed, {network}"
 
 
 def title(value: Any) -> str:

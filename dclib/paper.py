@@ -133,7 +133,7 @@ COLUMNS = {
     "more_baselines": (TABLE_T8, WHOLE),
     "cifar100": (TABLE_T9, WHOLE_T9),
 }
-NAMES = {"ConvNet": "ours", "ors": "top-1000", "ors-tenth": "top-100", "ors-hundredth": "top-10"}
+NAMES = {"ConvNet": "ours", "gan": "cGAN", "ors": "top-1000", "ors-tenth": "top-100", "ors-hundredth": "top-10"}
 
 
 def _column(experiment: str, dataset: str, ipc: int, network: str, test_network: str) -> Accuracy | None:

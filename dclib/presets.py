@@ -1,7 +1,7 @@
 """A cell of a table, and the presets that spell out the runs behind it with every hyper-parameter.
 
 In place of the network that condenses, a cell may name real images: chosen in one of four ways, the best of many random draws,
-or all of them.
+or all of them; or a conditional GAN that draws images.
 """
 
 import dataclasses
@@ -10,14 +10,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import variants
+from .baselines import GanTraining, TrainGan
 from .spec import GUIDED, Condensation, ConvNet, MakeSet, Network, Training, TrainNetworks, WholeTraining, loops
 
 AXES = ("dataset", "ipc", "network", "test_network", "variant")
 RANDOM = "random"  # real images chosen at random, the row to beat
 WHOLE = "whole"  # the whole training set
 ORS = {"ors": 1.0, "ors-tenth": 0.1, "ors-hundredth": 0.01}  # optimal random selection: the share of the best sets that counts
-REAL = (RANDOM, *GUIDED, WHOLE, *ORS)  # what may stand in place of a network
+REAL = (RANDOM, *GUIDED, WHOLE, *ORS)
+GAN = "gan"  # images drawn by a conditional GAN
+INSTEAD = (*REAL, GAN)  # what may stand in place of a network
 COST = {"MLP": 0.001, "LeNet": 0.01, "AlexNet": 3.0, "VGG11": 3.5, "ResNet18": 9.0} | dict.fromkeys(REAL, 0.0)  # ConvNet: 1
+COST[GAN] = 5.0
 Run = TrainNetworks | WholeTraining
 
 
@@ -43,9 +47,11 @@ class Cell:
 
     def make_set(self, seed: int) -> MakeSet:
         """The run that makes the set of that seed."""
-        if self.network not in REAL:
+        if self.network not in INSTEAD:
             hyper = variants.apply(self.preset.condensation(self), self.variant)
             return MakeSet(self.dataset, "condense", seed, hyper)
+        if self.network == GAN:
+            return MakeSet(self.dataset, GAN, seed, Condensation(ipc=self.ipc), gan=TrainGan(self.dataset, self.preset.gan))
         if self.network in GUIDED:
             return MakeSet(self.dataset, self.network, seed, Condensation(ipc=self.ipc), whole=self.preset.whole(self, seed))
         return MakeSet(self.dataset, "random", seed, Condensation(ipc=self.ipc))
@@ -96,6 +102,9 @@ def paper_whole(cell: Cell, seed: int) -> WholeTraining:
     """Sixty epochs on augmented images: our recipe, for the paper states none."""
     return whole_training(cell, seed, 60, WHOLE_AUGMENT.get(cell.dataset, "crop"))
 
+
+CPU_GAN = GanTraining(steps=6000, batch=64, generator_width=64, discriminator_width=32)
+SMOKE_GAN = GanTraining(steps=200, batch=32, generator_width=32, discriminator_width=16, lr=1e-3)
 
 # K at 1 image per class and the number of real images by the condensing network's family, at `cpu` and at `smoke`.
 CPU_STEPS = {"MLP": (1000, 64), "LeNet": (1000, 64), "ConvNet": (150, 64)}
@@ -163,6 +172,7 @@ class Preset:
         whole: a cell's training on the whole set, by seed; the first guides the choice of real images.
         wholes: trainings on the whole set, where a table has such a row.
         ors_sets: draws of random real images of which optimal random selection takes the best.
+        gan: how a GAN is trained, once for each data set; of its images there are as many draws as of random real ones.
     """
 
     name: str
@@ -176,10 +186,12 @@ class Preset:
     whole: Callable[[Cell, int], WholeTraining] = smoke_whole
     wholes: int = 1
     ors_sets: int = 20
+    gan: GanTraining = SMOKE_GAN
 
     def sets_of(self, network: str) -> int | None:
-        """How many sets stand behind a cell of real images; None for condensed ones."""
-        counts = {RANDOM: self.random_sets, WHOLE: self.wholes} | dict.fromkeys(GUIDED, 1) | dict.fromkeys(ORS, self.ors_sets)
+        """How many sets stand behind a cell that names no network; None for condensed ones."""
+        counts = {RANDOM: self.random_sets, GAN: self.random_sets, WHOLE: self.wholes}
+        counts |= dict.fromkeys(GUIDED, 1) | dict.fromkeys(ORS, self.ors_sets)
         return counts.get(network)
 
 
@@ -198,6 +210,7 @@ SMOKE = Preset(
         "condensed_images": {"dataset": ("digits",), "ipc": (1,)},
         "images_per_class": {"dataset": ("digits",), "ipc": (1, 2)},
         "more_baselines": {"dataset": ("digits",), "ipc": (1,)},
+        "cifar100": {"dataset": ("digits",), "ipc": (1,)},  # a stand-in of ten classes
     },
 )
 CPU = Preset(
@@ -216,6 +229,7 @@ CPU = Preset(
     },
     whole=cpu_whole,
     ors_sets=100,
+    gan=CPU_GAN,
 )
 PAPER = Preset(
     "paper",
@@ -227,6 +241,7 @@ PAPER = Preset(
     whole=paper_whole,
     wholes=5,
     ors_sets=1000,
+    gan=GanTraining(),
 )
 PRESETS = {preset.name: preset for preset in (SMOKE, CPU, PAPER)}
 BEST = (PAPER, CPU)  # most faithful first; smoke never fills a cell of the book

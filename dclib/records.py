@@ -14,8 +14,9 @@ from safetensors import SafetensorError, safe_open
 from .errors import FileError
 from .files import array_checksum, reason
 
-FILES = {"MakeSet": "sets.jsonl", "TrainNetworks": "networks.jsonl", "WholeTraining": "whole.jsonl"}
+FILES = {"MakeSet": "sets.jsonl", "TrainNetworks": "networks.jsonl", "WholeTraining": "whole.jsonl", "TrainGan": "whole.jsonl"}
 FILES |= {"LearnTasks": "tasks.jsonl", "TrainCandidate": "candidates.jsonl"}
+UNTESTED = ("MakeSet", "TrainGan")  # runs of no accuracy
 
 
 def read_records(path: Path | str) -> Iterator[dict[str, Any]]:
@@ -45,7 +46,7 @@ def read_records(path: Path | str) -> Iterator[dict[str, Any]]:
 def _check_record(record: Any) -> None:
     if not isinstance(record["key"], str) or record["kind"] not in FILES:
         raise ValueError
-    if record["kind"] != "MakeSet":
+    if record["kind"] not in UNTESTED:
         for network, accuracy in record["accuracies"].items():
             int(network), float(accuracy)
 
@@ -73,12 +74,12 @@ def in_words(run: dict[str, Any]) -> str:
         hyper = run["hyper"]
         how = f"memory filled by {hyper['memory']}, {'with' if hyper['distillation'] else 'without'} distillation"
         return f"{', '.join(run['tasks'])}, {how}, seed {run['seed']}"
-    if "hyper" not in run:
-        return f"{run['network']} on the whole of {run['dataset']}, seed {run['seed']}"
     if "images" in run:
         on = in_words(run["set"]) if run["set"] else run["dataset"]
         return f"{run['network']} for {run['hyper']['steps']} steps on {on}"
     made = run.get("set", run)
-    how = f"condensed with {made['hyper']['network']}" if made["method"] == "condense" else made["method"]
+    if "method" not in made:
+        return f"{run.get('network', 'a GAN')} on the whole of {run['dataset']}, seed {run['seed']}"
+    how = {"condense": f"condensed with {made['hyper']['network']}", "gan": "drawn by a GAN"}.get(made["method"], made["method"])
     text = f"{made['dataset']}, {made['hyper']['ipc']}/class, {how}, seed {made['seed']}"
     return f"{run['hyper']['network']} on {text}" if "set" in run else text

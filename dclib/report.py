@@ -1,35 +1,26 @@
 """What a page says of recorded outcomes: tables ours | paper | difference, the cost, and what is missing.
 
-Everything here is text; `sentences` says the rest, `figures` draws the same outcomes, and `outcomes` takes them from the
-records. Their names are given here, too, so that a notebook needs this module alone.
+`tables` and `comparison` write the tables, `sentences` says the rest, `figures` and `charts` draw the same outcomes, and
+`outcomes` takes them from the records. Their names are given here, too, so that a notebook needs this module alone.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from .charts import curves, dot_plot
-from .experiments import AXES
+from .comparison import comparison_table, records_list
 from .figures import emergence, heatmap, image_grid, image_grids, image_rows, save_grid
-from .outcomes import DASH, Outcome, look_up, made_by, title, varying
-from .presets import WHOLE
+from .outcomes import Outcome, look_up, title, varying
 from .results import CondensedSet, Store
-from .sentences import (
-    AXIS_NAMES,
-    agreement_sentence,
-    budget,
-    cost_sentence,
-    missing_sentence,
-    presets_of,
-    signed,
-)
+from .sentences import agreement_sentence, budget, cost_sentence, missing_sentence
+from .tables import Numbered, list_table, matrix_table, numbered_table, pipe_table, relative_table
 
 __all__ = [
     "Numbered",
     "Outcome",
     "agreement_sentence",
     "budget",
+    "comparison_table",
     "cost_sentence",
     "curves",
     "dot_plot",
@@ -46,133 +37,11 @@ __all__ = [
     "numbered_table",
     "pipe_table",
     "recorded_sets",
+    "records_list",
     "relative_table",
     "save_grid",
     "title",
 ]
-
-
-def matrix_table(
-    outcomes: Sequence[Outcome], rows: str = "network", columns: str = "test_network", detailed: bool = False
-) -> str:
-    """Set outcomes in a matrix in Markdown, each row with a line of ours, and the paper's and the difference where it has any.
-
-    Args:
-        outcomes: from `look_up`.
-        rows: the axis that goes down; other axes on which the outcomes differ are put beside it.
-        columns: the axis that goes across.
-        detailed: add the difference in standard errors, and what each number rests on: preset, sets × networks.
-    """
-    down = [axis for axis in AXES if axis == rows or (axis in varying(outcomes) and axis != columns)]
-    across = list(dict.fromkeys(o.place[columns] for o in outcomes))
-    mixed, kinds = len(presets_of(outcomes)) > 1 and not detailed, _kinds(outcomes)
-    names = {axis: made_by if detailed and axis == "network" else title for axis in AXES}
-    if detailed:
-        kinds += [*(["in std. errors"] if len(kinds) > 1 else []), "rests on"]
-    lines: dict[tuple, dict[Any, Outcome]] = {}
-    for o in outcomes:
-        lines.setdefault(tuple(o.place[axis] for axis in down), {})[o.place[columns]] = o
-    body = []
-    for label, found in lines.items():
-        for kind in [k for k in kinds if k in ("ours", "rests on") or any(o.paper for o in found.values())]:
-            words = [names[axis](x) for axis, x in zip(down, label, strict=True)] if kind == kinds[0] else [""] * len(down)
-            numbers = [_text(found[x], kind, mixed) if x in found else "" for x in across]
-            body.append([*words, *([kind] if len(kinds) > 1 else []), *numbers])
-    head = [*(AXIS_NAMES[axis] for axis in down), *([""] if len(kinds) > 1 else []), *map(names[columns], across)]
-    return pipe_table(head, body, left=len(head) - len(across))
-
-
-def relative_table(outcomes: Sequence[Outcome]) -> str:
-    """Set accuracies against images per class in Markdown, in brackets in percent of the whole set's, which comes last."""
-    sizes = list(dict.fromkeys(o.place["ipc"] for o in outcomes if o.place["network"] != WHOLE))
-    whole = {o.place["dataset"]: o for o in outcomes if o.place["network"] == WHOLE}
-    lines: dict[tuple, dict[int, str]] = {}
-    for o in (o for o in outcomes if o.place["network"] != WHOLE):
-        bound = whole.get(o.place["dataset"])
-        text = _text(o, "ours", len(presets_of(outcomes)) > 1)
-        share = f" ({100 * o.mean / bound.mean:.0f} %)" if o.shown and bound and bound.shown else ""
-        lines.setdefault((o.place["dataset"], o.place["network"]), {})[o.place["ipc"]] = text + share
-    body = [
-        [title(d), made_by(n), *(found.get(x, "") for x in sizes), _text(whole[d], "ours", False) if d in whole else DASH]
-        for (d, n), found in lines.items()
-    ]
-    return pipe_table(["data set", "images", *map(str, sizes), title(WHOLE)], body, left=2)
-
-
-def list_table(outcomes: Sequence[Outcome]) -> str:
-    """Set outcomes one below the other in Markdown, with the difference in standard errors and what each number rests on."""
-    axes, kinds = varying(outcomes) or ["dataset"], _kinds(outcomes)
-    body = []
-    for o in outcomes:
-        errors = [_text(o, "in std. errors", False)] if len(kinds) > 1 else []
-        row = [*(title(o.place[axis]) for axis in axes), *(_text(o, kind, False) for kind in kinds), *errors]
-        body.append([*row, _counts(o) if o.sets else DASH, o.preset or DASH])
-    errors = ["in std. errors"] if len(kinds) > 1 else []
-    head = [*(AXIS_NAMES[axis] for axis in axes), *kinds, *errors, "sets × networks", "preset"]
-    return pipe_table(head, body, left=len(axes))
-
-
-def _kinds(outcomes: Iterable[Outcome]) -> list[str]:
-    return ["ours", "paper", "difference"] if any(o.paper for o in outcomes) else ["ours"]
-
-
-def _counts(o: Outcome) -> str:
-    """Sets × networks, or, where sets have different numbers of networks, sets and all networks."""
-    return f"{len(o.sets)} × {len(o.sets[0])}" if len(set(map(len, o.sets))) == 1 else f"{len(o.sets)}, {len(o.accuracies)}"
-
-
-def _text(o: Outcome, kind: str, name_preset: bool) -> str:
-    if kind == "rests on":
-        return f"{o.preset} {_counts(o)}" if o.sets else DASH
-    if kind == "in std. errors":
-        return DASH if o.standard_errors is None else signed(o.standard_errors)
-    if kind == "paper":
-        return f"{o.paper[0]:.1f} ± {o.paper[1]:.1f}" if o.paper else DASH
-    if not o.shown or (kind == "difference" and not o.paper):
-        return DASH
-    if kind == "difference":
-        return signed(o.difference)
-    spread = f" ± {o.std:.1f}" if len(o.accuracies) > 1 else ""
-    return f"{o.mean:.1f}{spread}" + (f" ({o.preset})" if name_preset else "")
-
-
-def pipe_table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
-    """Write a table in Markdown that is also legible as it is; the first `left` columns are aligned to the left."""
-    lines = [list(head), *map(list, rows)]
-    widths = [max(3, *map(len, column)) for column in zip(*lines, strict=True)]
-    sides = [str.ljust if c < left else str.rjust for c in range(len(widths))]
-    text = ["| " + " | ".join(side(x, w) for side, x, w in zip(sides, line, widths, strict=True)) + " |" for line in lines]
-    rule = "|" + "|".join(f"{'-' * (w + 1)}{'-' if c < left else ':'}" for c, w in enumerate(widths)) + "|"
-    return "\n".join([text[0], rule, *text[1:]])
-
-
-@dataclass(frozen=True)
-class Numbered:
-    """A table or listing that the book numbers: MyST's directive as Markdown, and what it holds as plain text."""
-
-    directive: str
-    options: dict[str, str]
-    caption: str
-    text: str
-
-    def _repr_markdown_(self) -> str:
-        options = "".join(f":{name}: {value}\n" for name, value in self.options.items())
-        return f":::{self.directive}\n{options}\n{self.text}\n:::"
-
-    def __repr__(self) -> str:
-        return f"{self.caption}\n\n{self.text}"
-
-
-def numbered_table(text: str, caption: str, name: str) -> Numbered:
-    """Wrap a table in Markdown for a notebook's cell (with metadata `mystnb: {markdown_format: myst}`).
-
-    Args:
-        text: from `matrix_table`, `list_table` or `pipe_table`.
-        caption: a sentence.
-        name: the label to refer to, `tab-…`.
-    """
-    caption = " ".join(caption.split())
-    return Numbered(f"{{table}} {caption}", {"name": name}, caption, text)
 
 
 def listing(functions: Sequence[Callable], caption: str, name: str) -> Numbered:

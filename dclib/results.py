@@ -22,7 +22,7 @@ from .errors import DataError, FileError, first_line
 from .files import append_line, array_checksum, write_atomic
 from .presets import Cell, Run
 from .records import FILES, checkpoint_about, read_records
-from .spec import WholeTraining
+from .spec import TrainGan, WholeTraining
 from .studies import Case
 
 KEPT_IPC = 10  # sets of seed 0 with up to so many images per class are kept in git
@@ -224,9 +224,11 @@ class Store:
         root, name = self.checkpoints or self.root, f"whole/{key}.safetensors"
         return next(iter(sorted(root.glob(f"*/{name}"))), root / preset / name)
 
-    def is_trained(self, run: WholeTraining) -> bool:
+    def is_trained(self, run: WholeTraining | TrainGan) -> bool:
         """Whether a training on the whole set is recorded and its state kept to the end."""
         about = checkpoint_about(self.whole_path("", run.key)) or {}
+        if isinstance(run, TrainGan):
+            return run.key in self.records and about.get("k") == run.hyper.steps
         return run.key in self.records and len(about.get("epoch_accuracies", ())) == run.epochs
 
     def indices(self, key: str) -> list[list[int]] | None:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from . import spread as spreading
-from .applications import TrainCandidate
+from .applications import ApplicationRun, TrainCandidate
 from .cluster import check_request, connected
 from .errors import DclibError, Interrupted, SpecError
 from .files import check_writable
 from .jobs import Answer, Board, Job, answer
-from .presets import Cell
+from .presets import ORS, Cell, Run
 from .progress import Progress
 from .ranks import launched
 from .results import Store
@@ -24,6 +24,8 @@ from .sets import load
 from .stopping import stopping
 from .studies import Case
 
+TOGETHER = 100  # sets that are held in memory at once
+
 
 def execute(cells: Sequence[Cell | Case], runner: Runner) -> None:
     """Do what is missing behind these cells, the cheapest first.
@@ -31,17 +33,24 @@ def execute(cells: Sequence[Cell | Case], runner: Runner) -> None:
     Raises:
         Interrupted: told to stop; what is finished is recorded, what is not goes on next time.
     """
-    runs = [run for cell in sorted(cells, key=lambda cell: cell.cost) for run in cell.runs() if runner.store.missing(run)]
-    short = sum(isinstance(run, TrainCandidate) for run in runs)
+    groups = [some for cell in sorted(cells, key=lambda cell: cell.cost) for some in together(cell)]
+    groups = [runs for runs in groups if any(map(runner.store.missing, runs))]
+    short = sum(isinstance(runs[0], TrainCandidate) for runs in groups)
     with Progress("training architectures", short, hidden=not short) as progress:  # other runs have bars of their own
-        for run in runs:
+        for runs in groups:
             if runner.should_stop():
                 raise Interrupted("stopped between two runs; the same command goes on from there")
-            if runner.store.missing(run):
+            if any(map(runner.store.missing, runs)):
                 runner.store.refresh()  # another process may have done it
-                runner.test(run)
-            if isinstance(run, TrainCandidate):
+                runner.test(*runs)
+            if isinstance(runs[0], TrainCandidate):
                 progress.step()
+
+
+def together(cell: Cell | Case) -> list[list[Run | ApplicationRun]]:
+    """A cell's runs, those of optimal random selection a hundred at a time: each has one network, too few for a GPU."""
+    runs, size = list(cell.runs()), TOGETHER if getattr(cell, "network", "") in ORS else 1
+    return [runs[i : i + size] for i in range(0, len(runs), size)]
 
 
 def spread(cells: Sequence[Cell | Case], store: Store, should_stop: Callable[[], bool], where: dict[str, Any], **how: Any) -> None:

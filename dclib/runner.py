@@ -1,25 +1,26 @@
-"""Does one declared run: makes a set, trains networks on it, or trains one on the whole set, and records what came of it.
+"""Does one declared run: makes a set, trains networks on it, or one or a GAN on the whole set, and records what came of it.
 
 The only module that maps a run's names to the functions that compute; what is recorded already is read, not computed.
 """
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from . import applying, data, sets, train, whole
+from . import applying, data, gan, sets, train, whole
 from . import engine as engines
 from .applications import ApplicationRun, LearnTasks
+from .baselines import loss_summary
 from .errors import DataError
 from .presets import Run
 from .progress import Progress
 from .provenance import now, provenance
 from .results import CondensedSet, Store
 from .sets import as_set, condense_images, describe, load_of
-from .spec import MakeSet, TrainNetworks, WholeTraining, derive, full
+from .spec import MakeSet, TrainGan, TrainNetworks, WholeTraining, derive, full
 
 
 @dataclasses.dataclass
@@ -46,7 +47,7 @@ class Runner:
 
     def make_set(self, run: MakeSet) -> CondensedSet:
         """Return the set of that run: read it, or make, keep and record it; of real images, their indices are kept, not they."""
-        if run.method != "condense":
+        if not run.learned:
             return self._choose(run)
         path = self.store.find_set(run.key)
         if path is not None:
@@ -68,14 +69,25 @@ class Runner:
 
     def _make(self, run: MakeSet) -> CondensedSet:
         about, dataset = {"started": now()}, load_of(run)
-        checkpoint = self.store.checkpoint_path(self.preset, run.key)
-        images, how = condense_images(run, dataset, self.where, self.engine, checkpoint, self.should_stop)
+        if run.method == "gan":
+            images, how = self._draw(run, dataset)
+        else:
+            checkpoint = self.store.checkpoint_path(self.preset, run.key)
+            images, how = condense_images(run, dataset, self.where, self.engine, checkpoint, self.should_stop)
         made = as_set(images, dataset, run)
         return dataclasses.replace(made, about={**made.about, **about, **how, "data_hash": dataset.hash})
+
+    def _draw(self, run: MakeSet, dataset: data.Dataset) -> tuple[torch.Tensor, dict[str, Any]]:
+        """Draw images from the run's GAN, which is trained once for all draws."""
+        trained, start = self.train_gan(run.gan), time.perf_counter()
+        with engines.arithmetic("float32", self.where):
+            images = gan.sample(trained.generator, dataset, run.hyper.ipc, seed=run.seed)
+        return images, {"seconds": round(time.perf_counter() - start, 2), "engine": "eager"}
 
     def _choose(self, run: MakeSet) -> CondensedSet:
         """The set of recorded indices, or of those chosen now, which takes a network trained on the whole set, or nothing."""
         dataset = load_of(run)
+        dataset.require(run.hyper.ipc, "lower ipc")  # before a network is trained to choose by
         self._check_data(run, dataset)
         indices = self.store.indices(run.key) or self._choose_now(run, dataset)
         return as_set(sets.pick(dataset, torch.tensor(indices)), dataset, run)
@@ -111,45 +123,77 @@ class Runner:
             self.record(run, started, chosen, {**values, **epochs, "data_hash": dataset.hash})
         return state
 
-    def train_networks(self, run: TrainNetworks) -> dict[int, float]:
-        """Return the accuracies of that run by network, training, testing and recording those that are missing."""
-        recorded = self.store.accuracies(run.key)
-        if not (missing := self.store.missing(run)):
-            return recorded
-        made, dataset = self.make_set(run.set), load_of(run.set)
-        self._check_data(run.set, dataset)
-        chosen = engines.choose(self.engine, self.where, train.work(run.hyper, len(missing), len(made.labels)))
-        seeds = {derive(j, run.set.key): j for j in missing}
-        mark = [now(), time.perf_counter()]
-
-        def on_network(seed: int, accuracy: float) -> None:
-            values = {"accuracies": {str(seeds[seed]): round(accuracy, 4)}, "seconds": round(time.perf_counter() - mark[1], 2)}
-            self.record(run, mark[0], chosen, {**values, "data_hash": dataset.hash, "set_hash": made.hash})
-            recorded[seeds[seed]] = round(accuracy, 4)
-            mark[:] = [now(), time.perf_counter()]
-            progress.step(f"accuracy {accuracy:.1f} %")
-
-        what = f"training {run.hyper.network} on {describe(run.set)}"
-        with Progress(what, len(missing)) as progress:
-            train.evaluate(
-                torch.from_numpy(made.images),
-                torch.from_numpy(made.labels),
+    def train_gan(self, run: TrainGan) -> gan.Gan:
+        """Return the GAN of that run: read it, or train, keep and record it."""
+        dataset, started = load_of(run), now()
+        with Progress(f"training a GAN on {run.dataset}", run.hyper.steps) as progress:
+            trained = gan.train(
                 dataset,
                 run.hyper,
-                seeds=seeds,
+                seed=run.seed,
+                device=str(self.where),
+                checkpoint=self.store.whole_path(self.preset, run.key),
+                on_step=lambda gan: progress.step(f"losses {gan.losses[-1][0]:.2f}, {gan.losses[-1][1]:.2f}"),
+                on_resume=lambda gan: progress.skip(gan.k),
+                should_stop=self.should_stop,
+            )
+        if run.key not in self.store.records:
+            values = {"seconds": round(trained.seconds, 2), "losses": loss_summary(trained.losses), "data_hash": dataset.hash}
+            self.record(run, started, "eager", values)
+        return trained
+
+    def train_networks(self, run: TrainNetworks) -> dict[int, float]:
+        """Return the accuracies of that run by network, training, testing and recording those that are missing."""
+        self.train_on_sets([run])
+        return self.store.accuracies(run.key)
+
+    def train_on_sets(self, runs: Sequence[TrainNetworks]) -> None:
+        """Train, test and record the networks of these runs that are missing, side by side.
+
+        Args:
+            runs: alike but for the seed of their sets, and how many networks each has; those that are done count, too, for how
+                the others are computed, so that a network trained later is the same to the last bit.
+        """
+        todo = {derive(j, run.set.key): (run, j) for run in runs for j in self.store.missing(run)}
+        if not todo:
+            return
+        made = {run.key: self.make_set(run.set) for run, _ in todo.values()}
+        hyper, first, dataset = runs[0].hyper, runs[0].set, load_of(runs[0].set)
+        for run in runs:
+            self._check_data(run.set, dataset)
+        small = {key: (torch.from_numpy(one.images), torch.from_numpy(one.labels)) for key, one in made.items()}
+        networks, images = sum(run.networks for run in runs), len(next(iter(made.values())).labels)
+        chosen = engines.choose(self.engine, self.where, train.work(hyper, networks, images))
+        started = now()
+
+        def on_network(seed: int, accuracy: float, seconds: float) -> None:
+            run, j = todo[seed]
+            values = {"accuracies": {str(j): round(accuracy, 4)}, "seconds": round(seconds, 2)}
+            self.record(run, started, chosen, {**values, "data_hash": dataset.hash, "set_hash": made[run.key].hash})
+            progress.step(f"accuracy {accuracy:.1f} %")
+
+        what = describe(first) if len(made) == 1 else f"{len(made)} sets as {describe(first)}"
+        with Progress(f"training {hyper.network} on {what}", len(todo)) as progress:
+            train.evaluate_each(
+                [small[run.key] for run, _ in todo.values()],
+                dataset,
+                hyper,
+                seeds=list(todo),
+                several=networks > 1,
                 device=str(self.where),
                 engine=chosen,
                 on_network=on_network,
                 should_stop=self.should_stop,
             )
-        return recorded
 
-    def do(self, run: MakeSet | Run | ApplicationRun) -> None:
+    def do(self, run: MakeSet | TrainGan | Run | ApplicationRun) -> None:
         """Do what is missing of that run, so that whatever stands on it can be done."""
         if isinstance(run, MakeSet):
             self.make_set(run)
         elif isinstance(run, WholeTraining):
             self.train_whole(run)
+        elif isinstance(run, TrainGan):
+            self.train_gan(run)
         elif isinstance(run, TrainNetworks):
             self.train_networks(run)
         elif isinstance(run, LearnTasks):
@@ -157,11 +201,13 @@ class Runner:
         else:
             applying.train_candidate(self, run)
 
-    def test(self, run: Run | ApplicationRun) -> dict[int, float]:
-        """Return the test accuracies of that run by network, computing and recording what is missing."""
-        if self.store.missing(run):
-            self.do(run)
-        return self.store.accuracies(run.key)
+    def test(self, *runs: Run | ApplicationRun) -> dict[int, float]:
+        """Compute and record what is missing of a run, or of several as for `train_on_sets`; return the first's accuracies."""
+        if isinstance(runs[0], TrainNetworks):
+            self.train_on_sets(runs)
+        elif self.store.missing(runs[0]):
+            self.do(runs[0])
+        return self.store.accuracies(runs[0].key)
 
     def _check_data(self, run: MakeSet, dataset: data.Dataset) -> None:
         """Refuse to train on a set that was made from other images, as when the user's own file has changed since.
@@ -172,7 +218,9 @@ class Runner:
         if any(record.get("data_hash", dataset.hash) != dataset.hash for record in self.store.records.get(run.key, [])):
             raise DataError(f"{run.dataset} has changed since {describe(run)} was recorded: give the new data another name")
 
-    def record(self, run: MakeSet | Run | ApplicationRun, started: str, engine_name: str, values: dict[str, Any]) -> None:
+    def record(
+        self, run: MakeSet | TrainGan | Run | ApplicationRun, started: str, engine_name: str, values: dict[str, Any]
+    ) -> None:
         """Add a record of a run, with where and by what code it was done."""
         spelled = {"key": run.key, "kind": type(run).__name__, "run": full(run)}
         self.store.add_once(self.preset, {**spelled, **provenance(started, self._device_name(), engine_name), **values})

@@ -13,6 +13,8 @@ AXIS_NAMES["variant"] = "variant"
 KINDS = {"WholeTraining": "training on a whole set", "MakeSet": "set", "TrainNetworks": "trained network"}
 KINDS |= {"LearnTasks": "run on all tasks", "TrainCandidate": "trained candidate"}
 
+KINDS = {"WholeTraining": "training on a whole set", "TrainGan": "GAN", "MakeSet": "set", "TrainNetworks": "trained network"}
+
 
 def presets_of(outcomes: Iterable[Any]) -> list[str]:
     """The presets of recorded outcomes, the smallest budget last."""

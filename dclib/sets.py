@@ -20,7 +20,7 @@ from .progress import Progress
 from .ranks import ALONE, Ranks
 from .records import in_words
 from .results import CondensedSet
-from .spec import MakeSet, Training, WholeTraining, derive, full
+from .spec import MakeSet, TrainGan, Training, WholeTraining, derive, full
 from .whole import Whole
 
 
@@ -36,7 +36,7 @@ def load_parts(name: str, held_out: int, image_size: int = 0, channels: int = 0)
     return data.hold_out(load(name, image_size, channels), held_out)
 
 
-def load_of(run: MakeSet | WholeTraining) -> data.Dataset:
+def load_of(run: MakeSet | WholeTraining | TrainGan) -> data.Dataset:
     """Load the images that a run stands on."""
     shape = run.image_size, run.channels
     return load_parts(run.dataset, run.held_out, *shape)[0] if run.held_out else load(run.dataset, *shape)
@@ -174,7 +174,7 @@ def train_on_set(
     tested = load_for(made, dataset)
     with Progress(f"training {hyper.network} on {made.ipc}/class of {made.dataset}", networks) as progress:
 
-        def trained(seed: int, accuracy: float) -> None:
+        def trained(seed: int, accuracy: float, seconds: float) -> None:
             progress.step(f"accuracy {accuracy:.1f} %")
             on_network(accuracy)
 

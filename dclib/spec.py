@@ -22,17 +22,18 @@ from .architectures import (
     Network,
     ResNet18,
 )
+from .baselines import TrainGan
 from .checks import AUGMENTATIONS
 from .errors import one_of
 from .spelling import derive, full, key, spell
 
 __all__ = [
     "AUGMENTATIONS", "FAMILIES", "MLP", "VGG11", "AlexCifarNet", "AlexNet", "Condensation", "ConvNet", "LeNet", "MakeSet",
-    "Network", "ResNet18", "TrainNetworks", "Training", "WholeTraining", "derive", "full", "key", "loops", "spell",
+    "Network", "ResNet18", "TrainGan", "TrainNetworks", "Training", "WholeTraining", "derive", "full", "key", "loops", "spell",
 ]
 
 GUIDED = ("herding", "k-center", "forgetting")  # choose real images by what a network trained on all of them makes of each
-METHODS = ("condense", "random", *GUIDED)
+METHODS = ("condense", "gan", "random", *GUIDED)
 DISTANCES = ("layerwise", "euclidean", "cosine")
 SOURCE = ("dataset", "image_size", "channels", "held_out")  # of a run: which images it stands on
 PRECISIONS = ("float32", "float64", "bfloat16", "tf32")  # the last two in first-order passes; TF32 on GPUs
@@ -175,15 +176,16 @@ class WholeTraining:
 
 @dataclass(frozen=True)
 class MakeSet:
-    """The run that makes a small set: by condensing, or by choosing real images.
+    """The run that makes a small set: by condensing, by drawing from a GAN, or by choosing real images.
 
     Args:
         dataset: a data set's name, or the path of the user's own.
-        method: "condense" (with `hyper`), "random", "herding", "k-center" or "forgetting".
+        method: "condense" (with `hyper`), "gan", "random", "herding", "k-center" or "forgetting".
         seed: 0, 1, …: one for each set.
-        hyper: resolved hyper-parameters; for real images only its `ipc` counts.
+        hyper: resolved hyper-parameters; unless images are condensed only its `ipc` counts.
         image_size: images are resized to this square size first; 0 leaves them.
         whole: the training, on the same data, that guides the choice by herding, k-center and forgetting; else None.
+        gan: the training, on the same data, of the GAN that draws the images; else None.
         channels: images are made grey (1) or RGB (3) first; 0 leaves them.
         held_out: so many training images, drawn at random, are kept out of it to validate on.
     """
@@ -194,16 +196,29 @@ class MakeSet:
     hyper: Condensation = field(default_factory=Condensation)
     image_size: int = 0
     whole: WholeTraining | None = None
+    gan: TrainGan | None = None
     channels: int = 0
     held_out: int = 0
 
     def __post_init__(self) -> None:
         one_of("method", self.method, METHODS)
         checks.whole(self, 0, "held_out")
-        needed, given = self.method in GUIDED, self.whole is not None
-        checks.require(needed == given, f"method {self.method!r} {'needs a' if needed else 'takes no'} `whole` training")
-        same = not given or all(getattr(self.whole, name) == getattr(self, name) for name in SOURCE)
-        checks.require(same, f"the `whole` training must be one on {self.dataset}, at the same image_size, channels and held_out")
+        for name, methods in (("whole", GUIDED), ("gan", ("gan",))):
+            needed, base = self.method in methods, getattr(self, name)
+            given = base is not None
+            checks.require(needed == given, f"method {self.method!r} {'needs a' if needed else 'takes no'} `{name}` training")
+            same = not given or all(getattr(base, part) == getattr(self, part) for part in SOURCE)
+            checks.require(same, f"the `{name}` training must be one on {self.dataset}, at the same {', '.join(SOURCE[1:])}")
+
+    @property
+    def base(self) -> WholeTraining | TrainGan | None:
+        """The training on the whole set that the set rests on, if there is one."""
+        return self.whole or self.gan
+
+    @property
+    def learned(self) -> bool:
+        """Whether the images are none of the data's, so that they are kept themselves and not by their indices."""
+        return self.method in ("condense", "gan")
 
     @cached_property
     def key(self) -> str:

@@ -134,7 +134,7 @@ def _quick() -> Contest:
 def speed_table(found: Sequence[Contest]) -> str:
     """Each contestant's median, spread, ratios to the literal loop, share of the machine's peak, and memory, in Markdown."""
     rows = []
-    for contest in (c for c in found if c.bench != "scaling"):
+    for contest in (c for c in found if c.bench in ("condense", "train")):
         for name in contest.seconds:
             ratios = [_number(contest.ratio(name, to), ".2f") for to in ("plain", "tuned")]
             spread = f"{min(contest.seconds[name]):.2f} … {max(contest.seconds[name]):.2f}"
@@ -143,6 +143,18 @@ def speed_table(found: Sequence[Contest]) -> str:
             rows.append([contest.title if first else "", _called(name), *numbers, f"{contest.memory[name]:,}"])
     head = ["the work", "done by", "× literal", "× tuned", "% of peak", "median s", "least … most", "peak MB"]
     return pipe_table(head, rows or [[DASH] * len(head)], left=2)
+
+
+def profile_table(found: Sequence[Contest]) -> str:
+    """For each piece of the work its seconds, and what of them is arithmetic: in convolutions, and at the machine's peak."""
+    rows = []
+    for c in (c for c in found if c.bench == "profile"):
+        seconds, gflop, heavy = c.median("compiled"), c.about["gflop"], c.about["heavy"]
+        floor = gflop / c.about["peak_gflops"]
+        numbers = [f"{1000 * seconds:.0f}", f"{1000 * heavy:.0f}", f"{1000 * floor:.0f}", f"{seconds / floor:.2f}"]
+        rows.append([c.title, *numbers, f"{gflop:.1f}", f"{gflop / seconds:.0f}"])
+    head = ["one step of", "ms", "of them in convolutions and products", "floor, ms", "× floor", "GFLOP", "GFLOP/s"]
+    return pipe_table(head, rows or [[DASH] * len(head)])
 
 
 def _called(name: str) -> str:
@@ -171,7 +183,7 @@ def missing_sentence(found: Sequence[Contest]) -> str:
 
 def ratios(found: Sequence[Contest]) -> Picture:
     """Draw how many times faster than the literal loop each contestant is."""
-    shown = [c for c in found if c.bench != "scaling" and "plain" in c.seconds]
+    shown = [c for c in found if c.bench in ("condense", "train") and "plain" in c.seconds]
     figure = new_figure(1.2 + 1.5 * max(1, len(shown)))
     for axes, contest in zip(figure.subplots(max(1, len(shown)), squeeze=False)[:, 0], shown, strict=False):
         names = list(contest.seconds)[::-1]

@@ -1,7 +1,8 @@
 """Stage T for several networks at once: their parameters stacked, one batch of each passing together (torch.func).
 
-A small set does not fill a GPU, twenty networks do. Every network keeps its own seed, and so its own weights, shuffling and
-augmentation: it is the one that `train.train` trains alone, up to the order of summation. On two cores stacking gains nothing.
+A small set does not fill a GPU, twenty networks do, be they trained on one set or on as many (Table T8 has a thousand, with a
+network for each). Every network keeps its own images and seed, and so its own weights, shuffling and augmentation: it is the
+one that `train.train` trains alone, up to the order of summation. On two cores stacking gains nothing.
 """
 
 import copy
@@ -62,8 +63,8 @@ def _stacked(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 def train_together(
     networks: Sequence[nn.Module],
-    images: Float[Tensor, "n c h w"],
-    labels: Int[Tensor, " n"],
+    images: Float[Tensor, "k n c h w"],
+    labels: Int[Tensor, "k n"],
     hyper: Training,
     rates: Sequence[float],
     *,
@@ -75,7 +76,7 @@ def train_together(
 
     Args:
         networks: with fresh weights, on the images' device.
-        images: normalised.
+        images: normalised, those of each network.
         labels: their classes.
         hyper: resolved hyper-parameters of stage T.
         rates: the learning rate of each epoch.
@@ -104,15 +105,15 @@ def train_together(
 
 
 def _batches(
-    images: Tensor, labels: Tensor, hyper: Training, draws: Sequence[tuple[Generator, Generator]]
+    images: Float[Tensor, "k n c h w"], labels: Int[Tensor, "k n"], hyper: Training, draws: Sequence[tuple[Generator, Generator]]
 ) -> Iterator[tuple[Float[Tensor, "k b c h w"], Int[Tensor, "k b"]]]:
     """One epoch: each network's batches, drawn and augmented as `train.train` does it for that network."""
-    n = len(images)
-    whole = torch.arange(n).expand(len(draws), n)
+    k, n = labels.shape
+    whole, own = torch.arange(n).expand(k, n), torch.arange(k, device=images.device)[:, None]
     order = whole if n <= hyper.batch else torch.stack([torch.randperm(n, generator=shuffle) for shuffle, _ in draws])
     for part in order.to(images.device).split(hyper.batch, 1):
-        x = images[part]
-        yield augment_each(x, hyper.operations, [g for _, g in draws]) if hyper.operations else x, labels[part]
+        x = images[own, part]
+        yield augment_each(x, hyper.operations, [g for _, g in draws]) if hyper.operations else x, labels[own, part]
 
 
 class Step:

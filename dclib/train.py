@@ -1,10 +1,12 @@
 """Stage T: train networks from scratch on a small set and test them on the real test images (appendix A; PROTOCOL of the book).
 
-One module serves all networks of a set: each one's weights are drawn from its own seed and loaded into it, so that a compiled
-form is compiled once.
+On a CPU networks are trained side by side (see `lanes`), on a GPU stacked. A module serves one network after another: each one's
+weights are drawn from its own seed and loaded into it, so that a compiled form is compiled once.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -12,13 +14,15 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from . import engine as engines
-from . import networks
+from . import lanes, networks
 from .augment import augment
 from .data import Dataset, generator
 from .errors import DataError, Interrupted
 from .spec import Training
 from .stacked import STOPPED, TOGETHER, train_together
 
+Small = tuple[Float[Tensor, "n c h w"], Int[Tensor, " n"]]  # a set: images, normalised, and their classes
+Tested = tuple[int, float, float]  # a network's seed, its accuracy in percent, its seconds
 TEST_BATCH = {"cpu": 250, "cuda": 2500}  # images that pass a network at a time
 
 
@@ -117,9 +121,10 @@ def evaluate(
     hyper: Training,
     *,
     seeds: Iterable[int],
+    several: bool | None = None,
     device: str = "auto",
     engine: str = "auto",
-    on_network: Callable[[int, float], None] = lambda seed, accuracy: None,
+    on_network: Callable[[int, float, float], None] = lambda seed, accuracy, seconds: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[float]:
     """Train one network for each seed on the set and return their test accuracies in percent.
@@ -130,26 +135,60 @@ def evaluate(
         dataset: whose test images are classified.
         hyper: the hyper-parameters of stage T.
         seeds: one for each network.
+        several: whether to train as if side by side with others; by default, if there are several seeds. A network trained later
+            than its companions is then the same to the last bit.
         device: "auto", "cpu", "cuda" …
         engine: "auto", "eager", "compiled" or "captured".
-        on_network: called with each seed and accuracy.
+        on_network: called with each seed, accuracy and the seconds that the network took, or its share of those it took together
+            with others.
         should_stop: asked before each epoch.
 
     Raises:
         DataError: the images do not have the shape of the data set's.
         Interrupted: `should_stop` said so.
     """
-    h, where, seeds = hyper.resolve(), engines.resolve_device(device), list(seeds)
-    if tuple(images.shape[1:]) != tuple(dataset.x_test.shape[1:]):
-        theirs = tuple(dataset.x_test.shape[1:])
-        raise DataError(f"the set's images have shape {tuple(images.shape[1:])} and those of {dataset.name} {theirs}")
-    images, labels = images.to(where, engines.dtype(h.precision)), labels.to(where)
-    chosen = engines.choose(engine, where, work(h, len(seeds), len(images)))
+    where, seeds = engines.resolve_device(device), list(seeds)
+    one = images.to(where, engines.dtype(hyper.precision)), labels.to(where)
+    how = dict(several=several, device=device, engine=engine, on_network=on_network, should_stop=should_stop)
+    return evaluate_each([one] * len(seeds), dataset, hyper, seeds=seeds, **how)
+
+
+def evaluate_each(
+    small: Sequence[Small],
+    dataset: Dataset,
+    hyper: Training,
+    *,
+    seeds: Sequence[int],
+    several: bool | None = None,
+    device: str = "auto",
+    engine: str = "auto",
+    on_network: Callable[[int, float, float], None] = lambda seed, accuracy, seconds: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> list[float]:
+    """Train one network on each of several sets, side by side, and return their test accuracies in percent.
+
+    Args:
+        small: the sets, all with as many images; for several networks on one, it is given as often.
+        dataset: whose test images are classified.
+        hyper: the hyper-parameters of stage T.
+        seeds: one for each set.
+        several, device, engine, on_network, should_stop: as for `evaluate`.
+
+    Raises:
+        DataError: the images do not have the shape of the data set's.
+        Interrupted: `should_stop` said so.
+    """
+    h, where, theirs = hyper.resolve(), engines.resolve_device(device), tuple(dataset.x_test.shape[1:])
+    if wrong := [tuple(x.shape[1:]) for x, _ in small if tuple(x.shape[1:]) != theirs]:
+        raise DataError(f"the set's images have shape {wrong[0]} and those of {dataset.name} {theirs}")
+    small = [(x.to(where, engines.dtype(h.precision)), y.to(where)) for x, y in small]
+    chosen = engines.choose(engine, where, sum(work(h, 1, len(y)) for _, y in small))
     with engines.arithmetic(h.precision, where):
-        given, accuracies = (images, labels, dataset.to(where), h, seeds, should_stop), []
-        for seed, found in _together(*given) if chosen == "captured" else _one_by_one(*given, chosen):
+        given, accuracies = (small, dataset.to(where), h, seeds, should_stop), []
+        beside = lanes.count(where) if (len(seeds) > 1 if several is None else several) else 1
+        for seed, found, seconds in _together(*given) if chosen == "captured" else _side_by_side(*given, chosen, beside):
             accuracies.append(found)
-            on_network(seed, found)
+            on_network(seed, found, seconds)
         return accuracies
 
 
@@ -159,25 +198,44 @@ def _draw(dataset: Dataset, hyper: Training, seed: int, like: Tensor) -> nn.Modu
     return networks.build(hyper.network, **shape, seed=generator(seed, "weights").initial_seed()).to(like)
 
 
-def _one_by_one(
-    images: Tensor, labels: Tensor, dataset: Dataset, h: Training, seeds: list[int], should_stop: Callable[[], bool], engine: str
-) -> Iterator[tuple[int, float]]:
-    network = _draw(dataset, h, 0, images)
-    forward = engines.prepare(network, engine, h.precision)
-    for seed in seeds:
-        network.load_state_dict(_draw(dataset, h, seed, images).state_dict())
-        train(network, images, labels, h, seed=seed, forward=forward, should_stop=should_stop)
-        yield seed, accuracy(network, dataset, images.dtype)
+def _side_by_side(
+    small: Sequence[Small],
+    dataset: Dataset,
+    h: Training,
+    seeds: Sequence[int],
+    should_stop: Callable[[], bool],
+    engine: str,
+    beside: int,
+) -> Iterator[Tested]:
+    """So many networks at a time; a lane keeps its module."""
+    own, given_up = threading.local(), threading.Event()
+
+    def one(item: tuple[Small, int]) -> Tested:
+        start, ((images, labels), seed) = time.perf_counter(), item
+        if not hasattr(own, "network"):
+            own.network = _draw(dataset, h, 0, images)
+            own.forward = engines.prepare(own.network, engine, h.precision)
+        own.network.load_state_dict(_draw(dataset, h, seed, images).state_dict())
+        stop = lambda: given_up.is_set() or should_stop()  # noqa: E731
+        train(own.network, images, labels, h, seed=seed, forward=own.forward, should_stop=stop)
+        found = accuracy(own.network, dataset, images.dtype)
+        return seed, found, (time.perf_counter() - start) / min(beside, len(seeds))
+
+    yield from lanes.each(one, zip(small, seeds, strict=True), beside, given_up.set)
 
 
 def _together(
-    images: Tensor, labels: Tensor, dataset: Dataset, h: Training, seeds: list[int], should_stop: Callable[[], bool]
-) -> Iterator[tuple[int, float]]:
-    network, rates = _draw(dataset, h, 0, images), schedule(h)
-    for some in (seeds[i : i + TOGETHER] for i in range(0, len(seeds), TOGETHER)):
+    small: Sequence[Small], dataset: Dataset, h: Training, seeds: Sequence[int], should_stop: Callable[[], bool]
+) -> Iterator[Tested]:
+    network, rates = _draw(dataset, h, 0, small[0][0]), schedule(h)
+    for part in (slice(i, i + TOGETHER) for i in range(0, len(seeds), TOGETHER)):
+        start, some = time.perf_counter(), seeds[part]
+        images, labels = (torch.stack(tensors) for tensors in zip(*small[part], strict=True))
         drawn = [_draw(dataset, h, seed, images) for seed in some]
         capture = images.device.type == "cuda"
         stack = train_together(drawn, images, labels, h, rates, seeds=some, capture=capture, should_stop=should_stop)
+        share = (time.perf_counter() - start) / len(some)
         for j, seed in enumerate(some):
+            start = time.perf_counter()
             network.load_state_dict(stack.unstack(j))
-            yield seed, accuracy(network, dataset, images.dtype)
+            yield seed, accuracy(network, dataset, images.dtype), share + time.perf_counter() - start

@@ -16,11 +16,12 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from . import engine as engines
-from . import networks
+from . import lanes, networks
 from .augment import augment
 from .checkpoint import load_tensors, save_tensors
 from .data import Dataset, generator
 from .errors import Diverged, Interrupted
+from .inner import has_batch_norm
 from .networks import Classifier
 from .spec import WholeTraining, key
 from .train import accuracy
@@ -169,6 +170,7 @@ class _Trainer:
         network = networks.build(run.network, **shape, seed=generator(run.seed, "weights").initial_seed())
         network = network.to(dataset.x_train.device)
         self.forward = engines.prepare(network, engine)
+        self.lanes = 1 if has_batch_norm(network) else lanes.count(dataset.x_train.device)
         self.parameters = list(network.parameters())
         no, zero = (torch.zeros_like(dataset.y_train, dtype=kind) for kind in (torch.bool, torch.int32))
         velocity = [torch.zeros_like(p) for p in self.parameters]
@@ -194,10 +196,17 @@ class _Trainer:
         x, y = self.dataset.normalise(self.dataset.x_train[part]), self.dataset.y_train[part]
         if self.run.operations:
             x = augment(x, self.run.operations, generator(self.run.seed, "augment", self.state.step))
+        pieces = zip(lanes.parts(x, self.lanes), lanes.parts(y, self.lanes), strict=True)
+        right, gradients = zip(*lanes.each(lambda piece: self.differentiate(*piece, len(part)), pieces, self.lanes), strict=True)
+        self.count(part, torch.cat(right))
+        total = lanes.total(gradients)
+        engines.descend(self.parameters, self.state.velocity, total, lr, self.run.momentum, self.run.weight_decay)
+
+    def differentiate(self, x: Tensor, y: Tensor, size: int) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Which images of a part of a batch are right, and the part's share in the gradient of the batch's mean loss."""
         logits = self.forward(x)
-        self.count(part, logits.detach().argmax(1) == y)
-        gradients = torch.autograd.grad(F.cross_entropy(logits, y), self.parameters)
-        engines.descend(self.parameters, self.state.velocity, gradients, lr, self.run.momentum, self.run.weight_decay)
+        loss = F.cross_entropy(logits, y, reduction="sum") / size
+        return logits.detach().argmax(1) == y, torch.autograd.grad(loss, self.parameters)
 
     def count(self, part: Int[Tensor, " b"], right: Bool[Tensor, " b"]) -> None:
         """Take note of which images are right now and which are no longer."""

@@ -1,6 +1,7 @@
 """Small made data, for the tests that need images but no particular ones."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 import torch
@@ -33,13 +34,13 @@ def made(make_dataset):
 def shorten_smoke():
     """Return a function that puts a preset of few steps and epochs in the place of `smoke`."""
 
-    def shorten(monkeypatch, outer_steps: int, **counts: int) -> experiments.Preset:
+    def shorten(monkeypatch, outer_steps: int, **more: Any) -> experiments.Preset:
         smoke = experiments.SMOKE
         short = dataclasses.replace(
             smoke,
             condensation=lambda cell: dataclasses.replace(smoke.condensation(cell), outer_steps=outer_steps, real_batch=4),
             training=lambda cell: dataclasses.replace(smoke.training(cell), epochs=3),
-            **counts,
+            **more,
         )
         monkeypatch.setitem(experiments.PRESETS, "smoke", short)
         monkeypatch.setattr(experiments, "SMOKE", short)

@@ -81,20 +81,6 @@ def test_curves_are_absolute_above_and_relative_to_the_whole_set_below():
 # --- tables
 
 
-def test_a_detailed_table_says_what_each_number_rests_on():
-    text = report.matrix_table(ROWS, "ipc", "network", detailed=True).splitlines()
-    assert [cell.strip() for cell in text[0].split("|")[1:-1]] == [
-        "images/class", "", "herding", "forgetting", "condensed, ConvNet", "whole set",
-    ]  # fmt: skip
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text[2:]]
-    assert [row[1] for row in rows] == ["ours", "paper", "difference", "in std. errors", "rests on", "ours", "rests on"]
-    assert rows[0] == ["1", "ours", "89.0 ± 1.0", "—", "91.0 ± 1.0", "99.0"]
-    assert rows[1] == ["", "paper", "89.2 ± 1.6", "35.5 ± 5.6", "91.7 ± 0.5", "99.6 ± 0.0"]
-    assert rows[3][2:] == [f"{r.standard_errors:+.1f}".replace("-", "−") if r.standard_errors else "—" for r in ROWS[:4]]
-    assert rows[4][2:] == ["cpu 1 × 2", "—", "cpu 1 × 2", "cpu 1 × 1"]
-    assert rows[5] == ["10", "ours", "", "", "96.0", ""]
-
-
 def test_the_relative_table():
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in report.relative_table(ROWS).splitlines()]
     assert rows[0] == ["data set", "images", "1", "10", "whole set"]

@@ -67,6 +67,7 @@ def test_as_many_classes_are_held_as_the_limit_allows(made, monkeypatch, name, u
     step = step_of(made, small(ipc=2))
     one = {"numbers": sum(p.numel() for p in step.parameters), "pixels": 2 * 8 * 8}[unit]
     monkeypatch.setattr(inner, name, int(times * one))
+    step.lanes = 1
     held, loss = [], inner.matching.matching_loss
     monkeypatch.setattr(inner.matching, "matching_loss", lambda *a: held.append(len(a[-1])) or loss(*a))
     step.draw(0, 0)
@@ -362,7 +363,7 @@ def test_the_network_is_trained_on_labels_in_order(made):
     step.first_order = lambda x: seen.append(x) or step.network(x)
     labels, entropy = [], F.cross_entropy
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(F, "cross_entropy", lambda logits, y: labels.append(y) or entropy(logits, y))
+        patch.setattr(F, "cross_entropy", lambda logits, y, **how: labels.append(y) or entropy(logits, y, **how))
         step.train_network(0, 0)
     S = step.images
     assert sorted(labels[0].tolist()) == [0, 0, 1, 1, 2, 2]

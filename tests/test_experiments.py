@@ -14,13 +14,13 @@ from dclib.experiments import (
     CPU,
     CROSS_ARCH,
     IMAGES_PER_CLASS,
+    INSTEAD,
     METHOD,
     MORE_BASELINES,
     ORS,
     PAPER,
     PRESETS,
     RANDOM,
-    REAL,
     SMOKE,
     WHOLE,
     Experiment,
@@ -138,7 +138,8 @@ def test_every_cell_spells_out(experiment, preset):
             assert run.hyper == run.hyper.resolve()
             assert run.set.method != "condense" or run.set.hyper == run.set.hyper.resolve()
             assert run.set.hyper.ipc == c.ipc
-            assert run.set.method == ("random" if c.network in (RANDOM, *ORS) else c.network if c.network in REAL else "condense")
+            method = "random" if c.network in ORS else c.network
+            assert run.set.method == (method if c.network in INSTEAD else "condense")
 
 
 def test_the_papers_hyper_parameters():

@@ -26,13 +26,15 @@ NARROWED = {
     "datasets": {},
     "coresets": {"networks": "random MLP whole", "test_networks": "MLP"},
     "condensed_images": {"networks": "MLP", "test_networks": "MLP", "ipc": "1 2"},
+    "more_baselines": {"networks": "ors gan MLP", "test_networks": "MLP"},
+    "cifar100": {"networks": "random MLP", "test_networks": "MLP"},
     "images_per_class": {"networks": "herding MLP whole", "test_networks": "MLP", "ipc": "1 2"},
     "speed": {},
     "continual": {"memories": "random herding", "datasets": "digits digits+turned"},
     "nas": {"space": "width=8 depth=1"},
 }
 RECORDED = {"datasets": [], "speed": [], "continual": ["tasks"], "nas": ["candidates", "sets", "whole"]}  # kinds of records
-FIGURES = {"speed": 2, "condensed_images": 2}  # in the others one
+FIGURES = {"speed": 2, "condensed_images": 2, "more_baselines": 2}  # in the others one
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
 
@@ -152,7 +154,7 @@ def test_smoke(path, tmp_path):
     assert sum("image/png" in o.get("data", {}) for o in outputs) == FIGURES.get(path.stem, 1)
     assert "Warning" not in "".join(o.text for o in outputs if o.output_type == "stream")
     recorded = sorted((tmp_path / "results").rglob("*.jsonl"))
-    whole = ["whole"] if "whole" in str(NARROWED[path.stem]) else []
+    whole = ["whole"] if re.search("whole|gan", str(NARROWED[path.stem])) else []
     assert [p.stem for p in recorded] == RECORDED.get(path.stem, ["networks", "sets", *whole])
 
 
@@ -200,6 +202,15 @@ def test_a_misspelt_value_is_an_error_that_lists_the_valid_ones(parameter, value
     assert repr(value.split()[-1]) in last
     assert valid in last
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.notebooks
+def test_more_images_than_a_class_has_are_an_error_of_one_sentence(tmp_path):
+    narrow = dict(networks="herding", test_networks="MLP", ipc=500)
+    done, _ = papermill(tmp_path, ROOT / "notebooks/coresets.ipynb", preset="smoke", **narrow)
+    assert done.returncode != 0
+    last = done.stderr.rstrip().splitlines()[-1]
+    assert re.fullmatch(r"DataError: class '0' of digits has \d+ images, fewer than the 500 asked for: lower ipc", last)
 
 
 def nbval(path, folder, **settings):

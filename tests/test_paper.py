@@ -50,7 +50,7 @@ def test_find_gives_the_cell_of_the_experiment():
     assert paper.find("condensed_images", place(ipc=10)) == (97.4, 0.2)
     assert paper.find("more_baselines", place(dataset="fashionmnist", ipc=10, network="ors-hundredth")) == (77.6, 0.2)
     assert paper.find("more_baselines", place(network="ors")) == (64.3, 6.1)
-    assert paper.find("more_baselines", place(network="cGAN")) == (64.0, 3.2)
+    assert paper.find("more_baselines", place(network="gan")) == (64.0, 3.2)
     assert paper.find("cifar100", place(dataset="cifar100", network="whole")) == (56.2, 0.3)
     assert paper.find("cifar100", place(dataset="cifar100", ipc=10, network="forgetting")) == (9.8, 0.2)
 

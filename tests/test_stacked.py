@@ -21,6 +21,11 @@ CASES = [
 ]
 
 
+def each(k, *tensors):
+    """The same images and labels for each of k networks."""
+    return [t.expand(k, *t.shape) for t in tensors]
+
+
 def drawn(hyper, seeds):
     return [networks.build(hyper.network, **SHAPE, seed=generator(s, "weights").initial_seed()).double() for s in seeds]
 
@@ -29,7 +34,7 @@ def drawn(hyper, seeds):
 def test_together_as_alone(made, hyper):
     hyper, seeds = hyper.resolve(), [3, 1, 4]
     x, y = made.normalise(made.x_train, torch.float64), made.y_train
-    stack = train_together(drawn(hyper, seeds), x, y, hyper, train.schedule(hyper), seeds=seeds)
+    stack = train_together(drawn(hyper, seeds), *each(3, x, y), hyper, train.schedule(hyper), seeds=seeds)
     for j, (seed, alone) in enumerate(zip(seeds, drawn(hyper, seeds), strict=True)):
         train.train(alone, x, y, hyper, seed=seed)
         for name, value in alone.state_dict().items():
@@ -44,10 +49,42 @@ def test_evaluate_gives_each_seed_its_own_network(made, monkeypatch):
     x, seen = made.normalise(made.x_train), []
     more = dict(seeds=[5, 6, 7], device="cpu")
     alone = train.evaluate(x, made.y_train, made, hyper, engine="eager", **more)
-    together = train.evaluate(x, made.y_train, made, hyper, engine="captured", on_network=lambda *a: seen.append(a), **more)
+    together = train.evaluate(x, made.y_train, made, hyper, engine="captured", on_network=lambda *a: seen.append(a[:2]), **more)
     assert together == alone
     assert seen == list(zip([5, 6, 7], alone, strict=True))
     assert len(set(alone)) > 1
+
+
+def three_sets(made, dtype=torch.float64):
+    x, y = made.normalise(made.x_train, dtype), made.y_train
+    return [(x[i::2][:9], y[i::2][:9]) for i in range(3)]
+
+
+@pytest.mark.parametrize("hyper", CASES[:4], ids=lambda hyper: f"{hyper.network}-{hyper.augment}")
+def test_together_on_different_sets_as_alone(made, hyper):
+    """As in optimal random selection: a set for each network."""
+    hyper, seeds, small = hyper.resolve(), [3, 1, 4], three_sets(made)
+    images, labels = (torch.stack(tensors) for tensors in zip(*small, strict=True))
+    stack = train_together(drawn(hyper, seeds), images, labels, hyper, train.schedule(hyper), seeds=seeds)
+    for j, (seed, (x, y), alone) in enumerate(zip(seeds, small, drawn(hyper, seeds), strict=True)):
+        train.train(alone, x, y, hyper, seed=seed)
+        for name, value in alone.state_dict().items():
+            torch.testing.assert_close(stack.unstack(j)[name], value, rtol=1e-8, atol=1e-10)
+
+
+def test_evaluate_each_gives_each_network_its_own_set(made, monkeypatch):
+    """The accuracies of a set and a seed alone, in order, one by one as well as in groups that do not divide their number."""
+    monkeypatch.setattr(train, "TOGETHER", 2)
+    monkeypatch.setattr(train.engines, "choose", lambda engine, *rest: engine)
+    hyper, seeds, small, seen = Training(ConvNet(width=4, depth=1), epochs=2, lr=0.1, precision="float64"), [5, 6, 7], [], []
+    small = three_sets(made, torch.float32)
+    more = dict(device="cpu", engine="eager")
+    alone = [train.evaluate(*one, made, hyper, seeds=[s], **more)[0] for one, s in zip(small, seeds, strict=True)]
+    for engine in ("captured", "eager"):
+        more = dict(seeds=seeds, device="cpu", engine=engine, on_network=lambda *told: seen.append(told[:2]))
+        assert train.evaluate_each(small, made, hyper, **more) == alone
+    assert seen == 2 * list(zip(seeds, alone, strict=True))
+    assert train.evaluate_each(small[::-1], made, hyper, **more) != alone
 
 
 def test_the_networks_differ(made):
@@ -63,7 +100,7 @@ def test_it_stops_between_epochs(made):
     hyper, calls = CASES[0].resolve(), iter([False, True])
     x = made.normalise(made.x_train, torch.float64)
     with pytest.raises(Interrupted):
-        train_together(drawn(hyper, [0]), x, made.y_train, hyper, [0.1] * 5, seeds=[0], should_stop=lambda: next(calls))
+        train_together(drawn(hyper, [0]), *each(1, x, made.y_train), hyper, [0.1] * 5, seeds=[0], should_stop=lambda: next(calls))
 
 
 def test_bfloat16_stays_close(made):

@@ -160,14 +160,14 @@ def test_networks_trained_together_or_one_by_one_are_the_same(make_dataset, netw
     """Nothing of the network before is left, running statistics included."""
     dataset, hyper = make_dataset(40, 40, 40), Training(network, epochs=8, lr=0.1)
     together = evaluate(dataset, hyper, [4, 5, 4])
-    assert together == [evaluate(dataset, hyper, [s])[0] for s in (4, 5, 4)]
+    assert together == [evaluate(dataset, hyper, [s], several=True)[0] for s in (4, 5, 4)]
     assert together[0] != together[1]
 
 
 def test_evaluate_trains_the_network_of_each_seed(made):
     """Weights, shuffling and augmentation are drawn from the seed; accuracies are told as they come."""
     hyper, told = Training(THIN, epochs=3, augment="noise", precision="float64"), []
-    found = evaluate(made, hyper, [7, 8], on_network=lambda *pair: told.append(pair))
+    found = evaluate(made, hyper, [7, 8], on_network=lambda seed, accuracy, seconds: told.append((seed, accuracy)))
     assert told == list(zip([7, 8], found, strict=True))
     x, y = made.normalise(made.x_train).double()[::5], made.y_train[::5]
     for seed, accuracy in told:

@@ -1,0 +1,122 @@
+"""A campaign of kills: condensing is killed (SIGKILL) at random moments, started again, and must end with the identical set.
+
+Each run is a process of its own, forked from one that has loaded torch; the moment is drawn uniformly over the time that an
+undisturbed run takes, so that it falls into steps, into the writing of checkpoints and of the set alike. After the first kill a
+run is started again and, with `--again`, killed again until it is done.
+
+Usage: python tests/campaign.py [--kills 20] [--seed 0] [--record]
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+REQUEST = ("condense", "digits", "--image-size", "8", "--network", "ConvNet:width=8,depth=2", "-K", "40", "--real-batch", "8")
+RECORDS = Path(__file__).resolve().parents[1] / "results" / "campaign.jsonl"
+
+
+def start(output: Path) -> int:
+    """Start condensing in a forked process, silently, with a checkpoint after each step; returns its number."""
+    if child := os.fork():
+        return child
+    status = 1
+    try:
+        import torch
+
+        import dclib.condense
+        from dclib.cli import main
+
+        torch.set_num_threads(1)
+        dclib.condense.CHECKPOINT_SECONDS = 0.0
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+            status = main([*REQUEST, "-o", str(output)])
+    finally:
+        os._exit(status)
+
+
+def ended(child: int) -> int:
+    """Wait for a process; returns its exit status, negative for the signal that killed it."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def kill_after(child: int, seconds: float) -> bool:
+    """Kill a process after so many seconds; whether it was still at work."""
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    return ended(child) == -signal.SIGKILL
+
+
+def left_behind(output: Path) -> str:
+    """How far a killed run has come, by what it left."""
+    from safetensors import safe_open
+
+    if output.exists():
+        return "set written"
+    checkpoint = output.with_name(output.name + ".checkpoint")
+    if not checkpoint.exists():
+        return "no checkpoint yet"
+    with safe_open(checkpoint, "np") as file:
+        return f"step {json.loads(file.metadata()['dclib'])['k']}"
+
+
+def content(output: Path) -> tuple:
+    """What must be identical: the images, the labels and the loss of each step."""
+    from dclib.results import CondensedSet
+
+    made = CondensedSet.load(output)
+    return made.images.tobytes(), made.labels.tobytes(), made.about["losses"]
+
+
+def campaign(folder: Path, kills: int, seed: int = 0) -> list[dict]:
+    """Kill so many runs; returns for each when, how far it had come, and whether, started again, it made the identical set."""
+    draw, begun = random.Random(seed), time.monotonic()
+    undisturbed = folder / "undisturbed"
+    assert ended(start(undisturbed)) == 0, "the undisturbed run failed"
+    whole, found = time.monotonic() - begun, []
+    for i in range(kills):
+        output = folder / f"killed-{i}"
+        moment = draw.uniform(0, whole)
+        killed = kill_after(start(output), moment)
+        at = left_behind(output)
+        status = ended(start(output))
+        same = status == 0 and content(output) == content(undisturbed)
+        clean = sorted(path.name for path in folder.glob(f"{output.name}*")) == [output.name]
+        found.append({"moment": round(moment, 3), "killed": killed, "at": at, "identical": same, "clean": clean})
+    return found
+
+
+def main() -> int:
+    """Run a campaign and say how it went; the status is 1 if a set differs or anything is left over."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--record", action="store_true", help=f"append the campaign to {RECORDS.name}")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = campaign(Path(folder), options.kills, options.seed)
+    for run in found:
+        print("{moment:7.3f} s  {at:<18} killed: {killed}  identical: {identical}  nothing left over: {clean}".format(**run))
+    good = sum(run["identical"] and run["clean"] for run in found)
+    print(f"{good} of {len(found)} runs ended with the identical set; {sum(r['killed'] for r in found)} were at work when killed")
+    if options.record:
+        from dclib.files import append_line
+        from dclib.provenance import now, provenance
+
+        about = provenance(now(), "cpu", "eager")
+        append_line(RECORDS, json.dumps({"campaign": "kills", "request": REQUEST, "runs": found, **about}, sort_keys=True))
+    return int(good < len(found))
+
+
+if __name__ == "__main__":
+    os.environ["OMP_NUM_THREADS"] = "1"  # a process with a pool of threads is not to be forked
+    from dclib import sets
+
+    sets.load("digits", 8)  # once for all, and torch with it
+    sys.exit(main())
