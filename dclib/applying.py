@@ -1,12 +1,13 @@
 """Does the runs of the two applications: learns tasks with a memory, trains the candidates of a search, and records both.
 
-What `runner.Runner` does for sets and the networks trained on them; the sets behind an application are the runner's own work.
+What `runner.Runner` does for sets and the networks trained on them; it hands itself over (which is why `Any` stands for it here),
+because the sets behind an application are its own work.
 """
 
 import hashlib
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 
@@ -17,16 +18,13 @@ from .progress import Progress
 from .provenance import now
 from .spec import derive
 
-if TYPE_CHECKING:
-    from .runner import Runner
-
 
 def data_hash(tasks: Sequence[Dataset]) -> str:
     """One hash of several data sets, in their order."""
     return hashlib.sha256(" ".join(task.hash for task in tasks).encode()).hexdigest()[:16]
 
 
-def learn_tasks(runner: "Runner", run: LearnTasks) -> None:
+def learn_tasks(runner: Any, run: LearnTasks) -> None:
     """Learn the tasks of a run and record what was scored after each; a stopped run goes on from its checkpoint."""
     made = [runner.make_set(s) for s in run.sets] or None
     tasks, started = [sets.load(task, run.image_size, run.channels) for task in run.tasks], now()
@@ -53,7 +51,7 @@ def learn_tasks(runner: "Runner", run: LearnTasks) -> None:
     runner.store.remove_checkpoint(runner.preset, run.key)
 
 
-def train_candidate(runner: "Runner", run: TrainCandidate) -> None:
+def train_candidate(runner: Any, run: TrainCandidate) -> None:
     """Train the networks of a run that are missing and record them in one line, or those that are done when it is stopped."""
     missing = runner.store.missing(run)
     rest, validation = sets.load_parts(run.dataset, run.held_out, 0, 0)
@@ -81,7 +79,7 @@ def train_candidate(runner: "Runner", run: TrainCandidate) -> None:
             runner.record(run, started, "captured" if runner.where.type == "cuda" else "eager", {**values, **about})
 
 
-def _pool(runner: "Runner", run: TrainCandidate, rest: Dataset) -> tuple[torch.Tensor, torch.Tensor]:
+def _pool(runner: Any, run: TrainCandidate, rest: Dataset) -> tuple[torch.Tensor, torch.Tensor]:
     """The images that a candidate is trained on, and their labels."""
     if run.set is None:
         return nas.pool(rest, run.images)
