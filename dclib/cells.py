@@ -70,6 +70,11 @@ class Cell:
         return self.ipc * sum(COST.get(name.partition(":")[0], 1.0) for name in (self.network, self.test_network))
 
     @property
+    def datasets(self) -> tuple[str, ...]:
+        """The data sets it needs: one."""
+        return (self.dataset,)
+
+    @property
     def place(self) -> dict[str, Any]:
         """The cell's coordinates."""
         return {axis: getattr(self, axis) for axis in AXES}

@@ -94,7 +94,7 @@ def _condense(run: MakeSet, output: Path, device: str, engine: str, force: bool)
 
 
     with ranks.joined(device) as (me, device):
-        sets.load(run.dataset, run.image_size)  # before signals are caught, so that Ctrl-C ends a download at once
+        sets.load_of(run)  # before signals are caught, so that Ctrl-C ends a download at once
         there = me.share(me.rank == 0 and not force and sets.is_there(run, output))
         if not there:
             with stopping() as should_stop:

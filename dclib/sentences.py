@@ -10,11 +10,13 @@ from .progress import clock
 
 AXIS_NAMES = {"dataset": "data set", "ipc": "images/class", "network": "condensed with", "test_network": "trained"}
 AXIS_NAMES["variant"] = "variant"
+KINDS = {"WholeTraining": "training on a whole set", "MakeSet": "set", "TrainNetworks": "trained network"}
+KINDS |= {"LearnTasks": "run on all tasks", "TrainCandidate": "trained candidate"}
 
 KINDS = {"WholeTraining": "training on a whole set", "TrainGan": "GAN", "MakeSet": "set", "TrainNetworks": "trained network"}
 
 
-def presets_of(outcomes: Iterable[Outcome]) -> list[str]:
+def presets_of(outcomes: Iterable[Any]) -> list[str]:
     """The presets of recorded outcomes, the smallest budget last."""
     return [name for name in reversed(experiments.PRESETS) if any(o.preset == name for o in outcomes)]
 
@@ -90,18 +92,22 @@ def _named(axis: str, value: Any) -> str:
     return title(value) if value in experiments.INSTEAD else f"{AXIS_NAMES[axis]} {title(value)}"
 
 
-def cost_sentence(outcomes: Sequence[Outcome]) -> str:
-    """What the recorded runs cost, and where and by what code they ran: a sentence for each preset."""
+def cost_sentence(outcomes: Sequence[Any]) -> str:
+    """What the recorded runs cost, and where and by what code they ran: a sentence for each preset.
+
+    Args:
+        outcomes: or anything else that has `preset` and `records`.
+    """
     said = [_cost(name, [o for o in outcomes if o.preset == name]) for name in presets_of(outcomes)]
     return " ".join(said) or "No run behind this page is recorded yet."
 
 
-def _cost(preset: str, outcomes: Sequence[Outcome]) -> str:
+def _cost(preset: str, outcomes: Sequence[Any]) -> str:
     records = {(r["key"], r["started"], str(r.get("accuracies"))): r for o in outcomes for r in o.records}.values()
     parts = []
     for kind, what in KINDS.items():
         found = [r for r in records if r["kind"] == kind]
-        number = sum(len(r["accuracies"]) for r in found) if kind == "TrainNetworks" else len(found)
+        number = sum(len(r["accuracies"]) for r in found) if kind in ("TrainNetworks", "TrainCandidate") else len(found)
         if found:
             parts.append(f"{_count(number, what)} took {clock(_spent(found))}")
     machines = dict.fromkeys(r["machine"] if r["device"] == "cpu" else f"{r['device']} ({r['machine']})" for r in records)

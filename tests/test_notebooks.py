@@ -44,7 +44,10 @@ NARROWED = {
     "ablation_distance": {"networks": "MLP", "test_networks": "MLP"},
     "ablation_loops": {"networks": "MLP", "test_networks": "MLP", "variants": " ".join(steps(K=(2, 4), T=(1,)))},
     "choices": {"networks": "MLP", "test_networks": "MLP", "variants": "default init=real"},
+    "continual": {"memories": "random herding", "datasets": "digits digits+turned"},
+    "nas": {"space": "width=8 depth=1"},
 }
+RECORDED = {"datasets": [], "speed": [], "continual": ["tasks"], "nas": ["candidates", "sets", "whole"]}  # kinds of records
 FIGURES = {"distillation": 2, "speed": 2, "condensed_images": 2, "more_baselines": 2, "choices": 2}  # in the others one
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
@@ -165,8 +168,8 @@ def test_smoke(path, tmp_path):
     assert sum("image/png" in o.get("data", {}) for o in outputs) == FIGURES.get(path.stem, 1)
     assert "Warning" not in "".join(o.text for o in outputs if o.output_type == "stream")
     recorded = sorted((tmp_path / "results").rglob("*.jsonl"))
-    whole = ["whole.jsonl"] if re.search("whole|gan", str(NARROWED[path.stem])) else []
-    assert [p.name for p in recorded] == ([] if path.stem in ("datasets", "speed") else ["networks.jsonl", "sets.jsonl", *whole])
+    whole = ["whole"] if re.search("whole|gan", str(NARROWED[path.stem])) else []
+    assert [p.stem for p in recorded] == RECORDED.get(path.stem, ["networks", "sets", *whole])
 
 
 @pytest.mark.notebooks
