@@ -59,10 +59,10 @@ notebooks: $(READY)
 	done
 
 bench: $(READY)
-	@for b in condense train scaling; do $(PY) benchmarks/bench_$$b.py; done
+	@for b in condense train scaling memory; do $(PY) benchmarks/bench_$$b.py; done
 
 bench-cuda: $(READY)
-	@for b in condense train scaling; do $(PY) benchmarks/bench_$$b.py --device cuda; done
+	@for b in condense train scaling memory; do $(PY) benchmarks/bench_$$b.py --device cuda; done
 
 clean:
 	@rm -rf _build build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .coverage

@@ -102,7 +102,7 @@ def table(title: str, found: dict[str, dict]) -> str:
     return "\n".join(lines)
 
 
-def record(bench: str, title: str, case: dict, found: dict[str, dict], **more: object) -> None:
+def record(bench: str, title: str, case: dict, found: dict[str, dict], records: Path = RECORDS, **more: object) -> None:
     """Append a contest to the records, as one line of JSON, and print it."""
     from dclib.files import append_line
     from dclib.provenance import now, provenance
@@ -112,7 +112,7 @@ def record(bench: str, title: str, case: dict, found: dict[str, dict], **more: o
     for name in ("engine", "world_size", "peak_memory_mb"):
         about.pop(name)
     line = {"bench": bench, "title": title, "case": case, "contestants": found, **more, **about, "threads": os.cpu_count()}
-    append_line(RECORDS, json.dumps(line, sort_keys=True))
+    append_line(records, json.dumps(line, sort_keys=True))
     print(table(title, found), flush=True)
 
 

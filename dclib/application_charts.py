@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from .application_report import MEMORY_NAMES, SOURCE_NAMES, rho_text, task_name
 from .charts import COLOURS, MARKS
 from .figures import Picture, new_figure
-from .findings import TOP, Learned, Search, spread
 from .ranking import best
+from .studied import TOP, Learned, Search, spread
 from .studies import MEMORIES, PROXIES
 
 if TYPE_CHECKING:

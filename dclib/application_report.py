@@ -5,11 +5,11 @@ from math import isnan
 from statistics import stdev
 
 from . import paper
-from .findings import TOP, Learned, Search, spread
 from .outcomes import DASH, title
 from .ranking import Correlation, least_sure
 from .report import numbered_table, pipe_table
 from .sentences import cost_sentence, signed
+from .studied import TOP, Learned, Search, spread
 from .studies import PROXIES, SOURCES
 
 __all__ = [

@@ -17,6 +17,7 @@ from .errors import one_of
 from .spelling import key
 
 MODES = ("unrolled", "reverse")
+WAYS = ("plain", "rates")  # to train on a distilled set: by stage T's recipe, or by the ordered steps at the learned rates
 
 
 @dataclass(frozen=True)

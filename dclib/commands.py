@@ -95,9 +95,9 @@ def _refuse(name: str, options: dict[str, Any]) -> None:
 
 def _print_study(name: str, preset: str, store: Any, given: dict[str, Any]) -> None:
     from . import application_report as report
-    from . import findings
+    from . import studied
 
-    found = findings.learned(preset, store, **given) if name == "continual" else findings.searched(preset, store, **given)
+    found = studied.learned(preset, store, **given) if name == "continual" else studied.searched(preset, store, **given)
     parts = (report.continual_table, report.gain_sentence) if name == "continual" else (report.search_table, report.found_sentence)
     for text in (*(part(found) for part in parts), report.missing_sentence(found)):
         if text:

@@ -16,14 +16,13 @@ from torch import Tensor, nn
 
 from . import engine as engines
 from . import loop, networks, train
-from .baselines import Distillation
+from .baselines import WAYS, Distillation
 from .data import Dataset, generator
 from .errors import DataError, Diverged, one_of
 from .spec import Network, Training, key
 from .unroll import Images, Rates, descend, labels, outer_gradients, seen
 
 PAD = 4  # of the real images' crops, in pixels
-WAYS = ("rates", "plain")
 
 
 class Distiller(loop.Work):
@@ -153,6 +152,12 @@ def distill(
     with engines.arithmetic(hyper.precision, where):
         loop.run(work, hyper.epochs * work.per_epoch, identity, what="iterations", checkpoint=checkpoint, **hooks)
     return work
+
+
+def order(hyper: Distillation, classes: int) -> Int[Tensor, "steps n"]:
+    """Return which images each of the N steps sees, as indices into S flattened over classes and images."""
+    flat = torch.arange(classes * hyper.ipc).view(classes, hyper.ipc)
+    return torch.stack([flat[:, seen(hyper, i)].flatten() for i in range(hyper.unrolled_steps)])
 
 
 def replay(images: Images, rates: Rates, hyper: Distillation, *, network: Network | None = None, seed: int = 0) -> nn.Module:

@@ -7,11 +7,11 @@ notebooks, `dclib run`, `dclib status`, the tests and the book's map all read `A
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import variants
+from . import ablations, dd, variants
 from .errors import SpecError, one_of
 from .presets import AXES, BEST, CPU, GAN, INSTEAD, ORS, PAPER, PRESETS, RANDOM, REAL, SMOKE, WHOLE, Cell, Preset
 from .spec import FAMILIES, GUIDED, Condensation, Network
@@ -34,11 +34,14 @@ class Experiment:
         label: the paper's label.
         question: one sentence: what is asked.
         grid: for each axis in `AXES`, the values of the paper's table; `network` makes the set (or is one of `INSTEAD`: real
-            images, or a GAN's, in place of condensed ones), `test_network` is trained on it,
+            images, or another method's, in place of condensed ones), `test_network` is trained on it,
             `variant` changes hyper-parameters (by default none).
         diagonal: train only the network that made the set.
+        belongs: which points of the grid are cells, by their coordinates; by default all.
         repeats: for a preset, the number of sets and of networks trained on each, or these from some number of images per class
             on; by default the preset's.
+        budgets: for a preset, hyper-parameters in place of its own, as a variant.
+        more: further grids, each told by the axes on which it differs from `grid`, where that has not been narrowed away.
     """
 
     name: str
@@ -47,31 +50,48 @@ class Experiment:
     grid: dict[str, tuple]
     diagonal: bool = False
     repeats: dict[str, tuple[int, int] | dict[int, tuple[int, int]]] = field(default_factory=dict)
+    budgets: dict[str, str] = field(default_factory=dict)
+    more: tuple[dict[str, tuple], ...] = ()
+    belongs: Callable[[dict[str, Any]], bool] = lambda place: True
 
     def cells(self, preset: Preset, **narrow: Sequence | int | None) -> list[Cell]:
         """Return the cells at a preset, over the whole grid or narrowed to the values given for an axis (None: its grid).
 
         Raises:
-            SpecError: an axis that the experiment lacks, or an empty list.
+            SpecError: an axis that the experiment lacks, an empty list, or values that no cell has together.
         """
-        axes = {"variant": ("",), **self.grid, **preset.grid.get(self.name, {})}
+        fixed = dict(preset.grid.get(self.name, {}))
         for axis, values in narrow.items():
             one_of(f"axis of {self.name}", axis, AXES)
             if values is not None:
-                axes[axis] = _checked_axis(axis, values)
-        points = [dict(zip(AXES, point, strict=True)) for point in itertools.product(*(axes[axis] for axis in AXES))]
+                fixed[axis] = _checked_axis(axis, values)
+        axes = {"variant": ("",), **self.grid, **fixed}
+        points = [dict(zip(AXES, point, strict=True)) for point in self._points(axes, fixed)]
         if self.diagonal:
             points = [p for p in points if p["test_network"] == p["network"] or p["network"] in INSTEAD]
         points = [p for p in points if p["network"] != WHOLE or p["ipc"] == axes["ipc"][0]]  # the same at any
         points = [p for p in points if p["network"] not in INSTEAD or p["variant"] == axes["variant"][0]]  # likewise
+        points = list(filter(self.belongs, points))
+        if not points:
+            given = ", ".join(f"{axis} {' '.join(map(str, axes[axis]))}" for axis, values in narrow.items() if values is not None)
+            raise SpecError(f"no cell of {self.name} has {given} together: give fewer of them, or others")
         return [self._cell(preset, **p) for p in points]
+
+    def _points(self, axes: dict[str, tuple], fixed: dict[str, tuple]) -> list[tuple]:
+        """The points of the grid, then those of the further grids that are within what is fixed, each once."""
+        grids = [axes]
+        for other in self.more:
+            left = {axis: tuple(v for v in values if v in fixed.get(axis, values)) for axis, values in other.items()}
+            grids.append({**axes, **left})
+        return list(dict.fromkeys(p for grid in grids for p in itertools.product(*(grid[axis] for axis in AXES))))
 
     def _cell(self, preset: Preset, **place: Any) -> Cell:
         repeats = self.repeats.get(preset.name, (preset.sets, preset.networks))
         if isinstance(repeats, dict):
             repeats = repeats[max(ipc for ipc in repeats if ipc <= place["ipc"])]
-        sets = preset.sets_of(place["network"]) or repeats[0]
-        return Cell(**place, preset=preset, sets=sets, networks=1 if place["network"] in ORS else repeats[1])
+        sets = preset.sets_of(place["network"], place["dataset"]) or repeats[0]
+        networks = 1 if place["network"] in ORS else repeats[1]
+        return Cell(**place, preset=preset, sets=sets, networks=networks, budget=self.budgets.get(preset.name, ""))
 
 
 def _checked_axis(axis: str, values: Any) -> tuple:
@@ -160,7 +180,16 @@ CIFAR100 = Experiment(
     diagonal=True,
     repeats={"cpu": FEWER},
 )
-DECLARED = (METHOD, CORESETS, CONDENSED_IMAGES, CROSS_ARCH, IMAGES_PER_CLASS, MORE_BASELINES, CIFAR100)
+DISTILLATION = Experiment(
+    "distillation",
+    "Tables 3, T10, T11, Fig. F4",
+    "Do condensed images train networks better than those of Dataset Distillation, also networks that learned neither?",
+    dict(dataset=("mnist", "cifar10"), ipc=(1, 10), network=(*dd.DD, *dd.LEARNERS, WHOLE), test_network=(*SIX, "AlexCifarNet")),
+    repeats={"cpu": (2, 5)},
+    belongs=dd.belongs,
+)
+DECLARED = (METHOD, CORESETS, CONDENSED_IMAGES, CROSS_ARCH, IMAGES_PER_CLASS, DISTILLATION, MORE_BASELINES, CIFAR100)
+DECLARED += tuple(Experiment(**declared) for declared in ablations.DECLARED)
 ALL = {experiment.name: experiment for experiment in DECLARED}
 
 

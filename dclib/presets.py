@@ -1,89 +1,31 @@
-"""A cell of a table, and the presets that spell out the runs behind it with every hyper-parameter.
-
-In place of the network that condenses, a cell may name real images: chosen in one of four ways, the best of many random draws,
-or all of them; or a conditional GAN that draws images.
-"""
+"""The presets: each spells out the runs behind a table's cell (see `cells`) with every hyper-parameter."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-from . import variants
-from .baselines import GanTraining, TrainGan
-from .spec import GUIDED, Condensation, ConvNet, MakeSet, Network, Training, TrainNetworks, WholeTraining, loops
+from . import ablations, dd, variants
+from .baselines import Distillation, GanTraining
+from .cells import AXES, GAN, INSTEAD, ORS, RANDOM, REAL, WHOLE, Cell, Run
+from .spec import GUIDED, Condensation, ConvNet, Network, Training, WholeTraining, loops
 
-AXES = ("dataset", "ipc", "network", "test_network", "variant")
-RANDOM = "random"  # real images chosen at random, the row to beat
-WHOLE = "whole"  # the whole training set
-ORS = {"ors": 1.0, "ors-tenth": 0.1, "ors-hundredth": 0.01}  # optimal random selection: the share of the best sets that counts
-REAL = (RANDOM, *GUIDED, WHOLE, *ORS)
-GAN = "gan"  # images drawn by a conditional GAN
-INSTEAD = (*REAL, GAN)  # what may stand in place of a network
-COST = {"MLP": 0.001, "LeNet": 0.01, "AlexNet": 3.0, "VGG11": 3.5, "ResNet18": 9.0} | dict.fromkeys(REAL, 0.0)  # ConvNet: 1
-COST[GAN] = 5.0
-Run = TrainNetworks | WholeTraining
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One number of a table: where it stands, and the runs behind it."""
-
-    dataset: str
-    ipc: int
-    network: str
-    test_network: str
-    preset: "Preset"
-    sets: int
-    networks: int
-    variant: str = ""  # see `variants`
-
-    def runs(self, seeds: Sequence[int] | None = None) -> list[Run]:
-        """The runs that test networks, one for each set; each names the run that makes its set, if there is one."""
-        seeds = range(self.sets) if seeds is None else seeds
-        if self.network == WHOLE:
-            return [self.preset.whole(self, seed) for seed in seeds]
-        return [TrainNetworks(self.make_set(seed), self.preset.training(self), self.networks) for seed in seeds]
-
-    def make_set(self, seed: int) -> MakeSet:
-        """The run that makes the set of that seed."""
-        if self.network not in INSTEAD:
-            hyper = variants.apply(self.preset.condensation(self), self.variant)
-            return MakeSet(self.dataset, "condense", seed, hyper)
-        if self.network == GAN:
-            return MakeSet(self.dataset, GAN, seed, Condensation(ipc=self.ipc), gan=TrainGan(self.dataset, self.preset.gan))
-        if self.network in GUIDED:
-            return MakeSet(self.dataset, self.network, seed, Condensation(ipc=self.ipc), whole=self.preset.whole(self, seed))
-        return MakeSet(self.dataset, "random", seed, Condensation(ipc=self.ipc))
-
-    @property
-    def cost(self) -> float:
-        """A rough cost, to do the cheapest cells first: one forward pass of both networks on a set."""
-        if self.network == WHOLE:
-            return 20.0
-        return self.ipc * sum(COST.get(name.partition(":")[0], 1.0) for name in (self.network, self.test_network))
-
-    @property
-    def datasets(self) -> tuple[str, ...]:
-        """The data sets it needs: one."""
-        return (self.dataset,)
-
-    @property
-    def place(self) -> dict[str, Any]:
-        """The cell's coordinates."""
-        return {axis: getattr(self, axis) for axis in AXES}
-
+__all__ = [
+    "AXES", "BEST", "CPU", "GAN", "INSTEAD", "ORS", "PAPER", "PRESETS", "RANDOM", "REAL", "SMOKE", "WHOLE", "Cell", "Preset", "Run",
+]
 
 def paper_condensation(cell: Cell) -> Condensation:
     """The paper's hyper-parameters (appendix A); with MLP and the paper's distance, η_S is 0.01."""
-    network, layerwise = Network.parse(cell.network), "distance" not in variants.parse(cell.variant)
+    network, layerwise = Network.parse(cell.network), variants.parse(cell.variant).get("distance", "layerwise") == "layerwise"
     return Condensation(ipc=cell.ipc, network=network, image_lr=0.01 if network.family == "MLP" and layerwise else 0.1).resolve()
 
 
 def paper_training(cell: Cell) -> Training:
-    """Stage T as in the authors' code: a ConvNet with batch norm gets crops and noise, others on MNIST crop, scale and rotation."""
+    """Stage T as in the authors' code: a ConvNet with batch norm gets crops and noise, others on MNIST crop, scale and rotation.
+
+    So does AlexCifarNet, which only Table 3 trains: there CIFAR10 is augmented as well, the paper does not say how.
+    """
     network = Network.parse(cell.test_network)
-    augment = "crop+scale+rotate" if cell.dataset == "mnist" else "none"
+    augment = "crop+scale+rotate" if cell.dataset == "mnist" or network.family == "AlexCifarNet" else "none"
     if network.family == "ConvNet" and network["norm"] == "batch":
         augment = "crop+noise"
     return Training(network=network, augment=augment).resolve()
@@ -95,7 +37,8 @@ WHOLE_AUGMENT = {"mnist": "crop+scale+rotate", "digits": "none", "cifar10": "cro
 def whole_training(cell: Cell, seed: int, epochs: int, augment: str) -> WholeTraining:
     """The training behind a cell: of the network that is tested on the whole set, or of a ConvNet that guides a choice."""
     network = Network.parse(cell.test_network) if cell.network == WHOLE else ConvNet()
-    return WholeTraining(cell.dataset, network.resolve("train"), epochs=epochs, augment=augment, seed=seed)
+    lr = 0.01 if network.family == "AlexCifarNet" else WholeTraining.lr  # it has no norm, and many weights
+    return WholeTraining(cell.dataset, network.resolve("train"), epochs=epochs, lr=lr, augment=augment, seed=seed)
 
 
 def paper_whole(cell: Cell, seed: int) -> WholeTraining:
@@ -108,7 +51,7 @@ SMOKE_GAN = GanTraining(steps=200, batch=32, generator_width=32, discriminator_w
 
 # K at 1 image per class and the number of real images by the condensing network's family, at `cpu` and at `smoke`.
 CPU_STEPS = {"MLP": (1000, 64), "LeNet": (1000, 64), "ConvNet": (150, 64)}
-CPU_STEPS |= {"AlexNet": (40, 64), "VGG11": (60, 64), "ResNet18": (30, 32)}
+CPU_STEPS |= {"AlexNet": (40, 64), "VGG11": (60, 64), "ResNet18": (30, 32), "AlexCifarNet": (200, 64)}
 SMOKE_STEPS = {"MLP": (400, 32), "LeNet": (150, 32), "ConvNet": (30, 32), "AlexNet": (2, 16), "VGG11": (1, 16), "ResNet18": (1, 16)}
 SMOKE_EPOCHS = {"AlexNet": 15, "VGG11": 15, "ResNet18": 10}
 CPU_WHOLE = {"mnist": 3, "fashionmnist": 5, "svhn": 4, "svhn10k": 15}  # epochs on the whole set; elsewhere 8
@@ -173,6 +116,8 @@ class Preset:
         wholes: trainings on the whole set, where a table has such a row.
         ors_sets: draws of random real images of which optimal random selection takes the best.
         gan: how a GAN is trained, once for each data set; of its images there are as many draws as of random real ones.
+        distillation: the hyper-parameters of Dataset Distillation, by data set and images per class.
+        distilled_sets: how many sets of it, by data set; elsewhere as many as condensed ones.
     """
 
     name: str
@@ -187,12 +132,14 @@ class Preset:
     wholes: int = 1
     ors_sets: int = 20
     gan: GanTraining = SMOKE_GAN
+    distillation: Callable[[str, int], Distillation] = dd.of_smoke
+    distilled_sets: dict[str, int] = field(default_factory=dict)
 
-    def sets_of(self, network: str) -> int | None:
-        """How many sets stand behind a cell that names no network; None for condensed ones."""
+    def sets_of(self, network: str, dataset: str) -> int | None:
+        """How many sets stand behind a cell that names no network; None: as many as of condensed ones."""
         counts = {RANDOM: self.random_sets, GAN: self.random_sets, WHOLE: self.wholes}
         counts |= dict.fromkeys(GUIDED, 1) | dict.fromkeys(ORS, self.ors_sets)
-        return counts.get(network)
+        return self.distilled_sets.get(dataset) if network in dd.DD else counts.get(network)
 
 
 CPU_DATA = ("mnist", "fashionmnist", "cifar10", "svhn10k")  # svhn10k stands in for SVHN, in a row of its own
@@ -210,7 +157,9 @@ SMOKE = Preset(
         "condensed_images": {"dataset": ("digits",), "ipc": (1,)},
         "images_per_class": {"dataset": ("digits",), "ipc": (1, 2)},
         "more_baselines": {"dataset": ("digits",), "ipc": (1,)},
+        "distillation": {"dataset": ("digits",), "ipc": (1, 2), "test_network": ("MLP", "LeNet")},
         "cifar100": {"dataset": ("digits",), "ipc": (1,)},  # a stand-in of ten classes
+        **ablations.SMOKE,
     },
 )
 CPU = Preset(
@@ -226,10 +175,14 @@ CPU = Preset(
         "condensed_images": {"dataset": CPU_DATA},
         "images_per_class": {"dataset": CPU_DATA},
         "more_baselines": {"dataset": ("mnist",), "ipc": (1,)},
+        **ablations.CPU,
+        "distillation": {"test_network": ("MLP", "ConvNet", "LeNet", "AlexCifarNet")},
     },
     whole=cpu_whole,
     ors_sets=100,
     gan=CPU_GAN,
+    distillation=dd.of_cpu,
+    distilled_sets={"mnist": 3, "cifar10": 1},
 )
 PAPER = Preset(
     "paper",
@@ -242,6 +195,7 @@ PAPER = Preset(
     wholes=5,
     ors_sets=1000,
     gan=GanTraining(),
+    distillation=dd.of_paper,
 )
 PRESETS = {preset.name: preset for preset in (SMOKE, CPU, PAPER)}
 BEST = (PAPER, CPU)  # most faithful first; smoke never fills a cell of the book

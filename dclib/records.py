@@ -81,5 +81,9 @@ def in_words(run: dict[str, Any]) -> str:
     if "method" not in made:
         return f"{run.get('network', 'a GAN')} on the whole of {run['dataset']}, seed {run['seed']}"
     how = {"condense": f"condensed with {made['hyper']['network']}", "gan": "drawn by a GAN"}.get(made["method"], made["method"])
+    if made["method"] == "distill":
+        how = f"distilled with {made['distillation']['network']}"
+    if run.get("way") == "rates":
+        how += ", at its learned rates"
     text = f"{made['dataset']}, {made['hyper']['ipc']}/class, {how}, seed {made['seed']}"
     return f"{run['hyper']['network']} on {text}" if "set" in run else text

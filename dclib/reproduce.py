@@ -11,16 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import experiments, findings, studies
+from . import experiments, studied, studies
 from .errors import SpecError, one_of
 from .experiments import AXES, with_yardsticks
-from .findings import Learned, Search
 from .outcomes import DASH, Outcome, look_up, title
 from .pixels import VIEWS
 from .report import pipe_table
 from .results import Store
 from .sentences import AXIS_NAMES
 from .sources import KNOWN, data_root
+from .studied import Learned, Search
 
 PLAIN = (str, int, float, bool, list, tuple, type(None))
 Given = str | int | float | bool | list | tuple | None  # what papermill gives for a parameter, whatever it should be
@@ -111,7 +111,7 @@ def reproduce_study(
         one_of("parameter", parameter, ("preset", "recompute", "device", *_options(study.narrows)))
     narrow = {n: value if n == "space" else as_list(value) for n, value in narrow.items() if value is not None}
     check(preset, recompute, device, narrow.get("datasets", ()))
-    look = findings.learned if name == "continual" else findings.searched
+    look = studied.learned if name == "continual" else studied.searched
     found = look(preset, **narrow)  # before torch is loaded, so that every wrong name is told at once
     if preset == "best":
         return found

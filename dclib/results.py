@@ -1,29 +1,25 @@
-"""Records and condensed sets on disk.
+"""Records and condensed sets on disk, found by key.
 
 A record is one line of JSON: the key and the spelled-out run, its raw values, and where, when and by what code it was
 measured. Records live in `results/<preset>/`, sets beside them as safetensors; both are found by key, whatever the preset.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import safetensors.numpy
-from safetensors import SafetensorError, safe_open
-
 from .applications import ApplicationRun
-from .errors import DataError, FileError, first_line
-from .files import append_line, array_checksum, write_atomic
+from .condensed import CondensedSet
+from .files import append_line
 from .presets import Cell, Run
 from .records import FILES, checkpoint_about, read_records
 from .spec import TrainGan, WholeTraining
 from .studies import Case
+
+__all__ = ["KEPT_IPC", "CondensedSet", "Store", "results_root"]
 
 KEPT_IPC = 10  # sets of seed 0 with up to so many images per class are kept in git
 
@@ -34,108 +30,6 @@ def results_root() -> Path:
         return Path(given)
     beside = Path(__file__).resolve().parents[1] / "results"
     return beside if beside.is_dir() else Path.home() / ".cache" / "dclib" / "results"
-
-
-@dataclass(frozen=True)
-class CondensedSet:
-    """A small labelled set, normalised, with all that is needed to use it elsewhere.
-
-    Args:
-        images: float32 (n, channels, height, width), normalised with `mean` and `std`.
-        labels: int64 (n,).
-        dataset: the data set it stands for.
-        class_names: the classes' names.
-        mean: of each channel, for pixels in [0, 1].
-        std: likewise.
-        key: the key of the run that made it; empty for a set made by hand.
-        about: the spelled-out run and anything else worth keeping (JSON).
-    """
-
-    images: np.ndarray
-    labels: np.ndarray
-    dataset: str
-    class_names: tuple[str, ...]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    key: str = ""
-    about: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def ipc(self) -> int:
-        """Images per class (of the largest class)."""
-        return int(np.bincount(self.labels).max())
-
-    @property
-    def hash(self) -> str:
-        """16 hexadecimal digits of a SHA-256 over images and labels."""
-        return hashlib.sha256(self.images.tobytes() + self.labels.tobytes()).hexdigest()[:16]
-
-    def pixels(self) -> np.ndarray:
-        """The images in data colours: uint8 (n, height, width) or (n, height, width, 3), clamped to [0, 255]."""
-        shape = (1, -1, 1, 1)
-        unit = self.images * np.reshape(self.std, shape) + np.reshape(self.mean, shape)
-        bytes_ = np.clip(np.rint(unit * 255), 0, 255).astype(np.uint8)
-        return bytes_[:, 0] if bytes_.shape[1] == 1 else bytes_.transpose(0, 2, 3, 1)
-
-    def save(self, path: Path | str) -> None:
-        """Write the set as safetensors, atomically.
-
-        Raises:
-            FileError: the place cannot be written.
-        """
-        about = {"dataset": self.dataset, "class_names": self.class_names, "mean": self.mean, "std": self.std}
-        about |= {"key": self.key, "about": self.about}
-        tensors = {"images": np.ascontiguousarray(self.images, np.float32), "labels": np.ascontiguousarray(self.labels, np.int64)}
-        text = json.dumps(about)
-        write_atomic(path, safetensors.numpy.save(tensors, {"dclib": text, "crc": self._checksum(text)}))
-
-    def _checksum(self, text: str) -> str:
-        return array_checksum(text, np.ascontiguousarray(self.images, np.float32), np.ascontiguousarray(self.labels, np.int64))
-
-    @classmethod
-    def load(cls, path: Path | str) -> "CondensedSet":
-        """Read a set; nothing in the file is executed.
-
-        Raises:
-            FileError: no such file, or it is damaged or no set of dclib's.
-        """
-        try:
-            if not Path(path).is_file():
-                raise FileError(f"there is no condensed set {path}: make one with `dclib condense DATASET -o {path}`")
-            with safe_open(path, "np") as file:
-                text, crc = file.metadata()["dclib"], file.metadata().get("crc")
-                images, labels = file.get_tensor("images"), file.get_tensor("labels")
-            about = json.loads(text)
-            names, mean, std = (tuple(about[name]) for name in ("class_names", "mean", "std"))
-            found = cls(images, labels, about["dataset"], names, mean, std, about["key"], about["about"])
-            found._check()
-            if crc and crc != found._checksum(text):
-                raise DataError("its checksum is wrong")
-        except FileError:
-            raise
-        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-            raise FileError(
-                f"{path} is no condensed set, or a damaged one ({first_line(error)}): delete it and make it again"
-            ) from error
-        return found
-
-    def _check(self) -> None:
-        """Refuse what no set can be, so that whoever uses one need not ask again."""
-        n, classes, channels = len(self.labels), len(self.class_names), self.images.shape[1:2]
-        if self.images.dtype != np.float32 or self.labels.dtype != np.int64:
-            raise DataError(f"images of type {self.images.dtype} and labels of type {self.labels.dtype}")
-        if self.images.ndim != 4 or self.images.shape[0] != n or self.labels.ndim != 1 or not self.images.size:
-            raise DataError(f"images of shape {self.images.shape} and labels of shape {self.labels.shape}")
-        if self.labels.min() < 0 or self.labels.max() >= classes:
-            raise DataError(f"labels from {self.labels.min()} to {self.labels.max()} for {classes} classes")
-        if (len(self.mean),) != channels or (len(self.std),) != channels:
-            raise DataError(f"{len(self.mean)} means for {channels[0]} channels")
-        if not (np.isfinite(self.images).all() and np.isfinite([*self.mean, *self.std]).all() and min(self.std) > 0):
-            raise DataError("NaN or infinite pixels, or no deviation of theirs")
-        if not all(isinstance(text, str) for text in (self.dataset, self.key, *self.class_names)) or not isinstance(
-            self.about, dict
-        ):
-            raise DataError("names that are no text")
 
 
 class Store:

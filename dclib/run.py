@@ -12,6 +12,7 @@ from typing import Any
 from . import spread as spreading
 from .applications import ApplicationRun, TrainCandidate
 from .cluster import check_request, connected
+from .courses import course_of, shared
 from .errors import DclibError, Interrupted, SpecError
 from .files import check_writable
 from .jobs import Answer, Board, Job, answer
@@ -21,6 +22,7 @@ from .ranks import launched
 from .results import Store
 from .runner import Runner
 from .sets import load
+from .spec import TrainNetworks
 from .stopping import stopping
 from .studies import Case
 
@@ -33,8 +35,10 @@ def execute(cells: Sequence[Cell | Case], runner: Runner) -> None:
     Raises:
         Interrupted: told to stop; what is finished is recorded, what is not goes on next time.
     """
-    groups = [some for cell in sorted(cells, key=lambda cell: cell.cost) for some in together(cell)]
-    groups = [runs for runs in groups if any(map(runner.store.missing, runs))]
+    ordered = [(cell, cell.runs()) for cell in sorted(cells, key=lambda cell: cell.cost)]
+    made = [run.set for _, runs in ordered for run in runs if isinstance(run, TrainNetworks)]
+    runner.courses = shared(made)
+    groups = [some for cell, runs in ordered for some in together(cell, runs) if any(map(runner.store.missing, some))]
     short = sum(isinstance(runs[0], TrainCandidate) for runs in groups)
     with Progress("training architectures", short, hidden=not short) as progress:  # other runs have bars of their own
         for runs in groups:
@@ -45,11 +49,13 @@ def execute(cells: Sequence[Cell | Case], runner: Runner) -> None:
                 runner.test(*runs)
             if isinstance(runs[0], TrainCandidate):
                 progress.step()
+    for name in {course_of(run) for run in made}:
+        runner.store.remove_checkpoint(runner.preset, name)
 
 
-def together(cell: Cell | Case) -> list[list[Run | ApplicationRun]]:
+def together(cell: Cell | Case, runs: Sequence[Run | ApplicationRun]) -> list[list[Run | ApplicationRun]]:
     """A cell's runs, those of optimal random selection a hundred at a time: each has one network, too few for a GPU."""
-    runs, size = list(cell.runs()), TOGETHER if getattr(cell, "network", "") in ORS else 1
+    runs, size = list(runs), TOGETHER if getattr(cell, "network", "") in ORS else 1
     return [runs[i : i + size] for i in range(0, len(runs), size)]
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
-from . import applying, data, gan, sets, train, whole
+from . import applying, data, distilled, gan, sets, train, whole
 from . import engine as engines
 from .applications import ApplicationRun, LearnTasks
 from .baselines import loss_summary
+from .courses import course_of
 from .errors import DataError
 from .presets import Run
 from .progress import Progress
@@ -33,6 +34,7 @@ class Runner:
         device: "auto", "cpu", "cuda" …
         engine: "auto", "eager", "compiled" or "captured".
         should_stop: asked between steps.
+        courses: those that several of the sets to be made lie on, each with its longest K; their states are kept (see `courses`).
     """
 
     store: Store
@@ -40,6 +42,7 @@ class Runner:
     device: str = "auto"
     engine: str = "auto"
     should_stop: Callable[[], bool] = lambda: False
+    courses: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         engines.tune_allocator()
@@ -55,7 +58,7 @@ class Runner:
         else:
             made = self._keep(run, self._make(run))
         if run.key not in self.store.records and "started" in made.about:  # new, or its process was killed before this
-            values = {name: made.about[name] for name in ("seconds", "losses", "data_hash") if name in made.about}
+            values = {name: made.about[name] for name in ("seconds", "losses", "data_hash", "course") if name in made.about}
             self.record(run, made.about["started"], made.about["engine"], {**values, "set_hash": made.hash})
         self.store.remove_checkpoint(self.preset, run.key)
         return made
@@ -69,12 +72,17 @@ class Runner:
 
     def _make(self, run: MakeSet) -> CondensedSet:
         about, dataset = {"started": now()}, load_of(run)
+        course, longest = self._course(run)
+        checkpoint = self.store.checkpoint_path(self.preset, course or run.key)
+        if run.method == "distill":
+            made = distilled.make(run, dataset, self.where, checkpoint, self.should_stop)
+            return dataclasses.replace(made, about={**made.about, **about, "data_hash": dataset.hash})
         if run.method == "gan":
             images, how = self._draw(run, dataset)
         else:
-            checkpoint = self.store.checkpoint_path(self.preset, run.key)
-            images, how = condense_images(run, dataset, self.where, self.engine, checkpoint, self.should_stop)
+            images, how = condense_images(run, dataset, self.where, self.engine, checkpoint, self.should_stop, longest=longest)
         made = as_set(images, dataset, run)
+        about |= {"course": course} if course else {}
         return dataclasses.replace(made, about={**made.about, **about, **how, "data_hash": dataset.hash})
 
     def _draw(self, run: MakeSet, dataset: data.Dataset) -> tuple[torch.Tensor, dict[str, Any]]:
@@ -83,6 +91,14 @@ class Runner:
         with engines.arithmetic("float32", self.where):
             images = gan.sample(trained.generator, dataset, run.hyper.ipc, seed=run.seed)
         return images, {"seconds": round(time.perf_counter() - start, 2), "engine": "eager"}
+
+    def _course(self, run: MakeSet) -> tuple[str, int]:
+        """The course that a set lies on with others, and its length; empty if it is made for itself."""
+        name = course_of(run)
+        if name in self.courses:
+            return name, self.courses[name]
+        begun = self.store.checkpoints is None and self.store.checkpoint_path(self.preset, name).exists()
+        return (name, run.hyper.outer_steps) if begun else ("", 0)
 
     def _choose(self, run: MakeSet) -> CondensedSet:
         """The set of recorded indices, or of those chosen now, which takes a network trained on the whole set, or nothing."""
@@ -164,6 +180,7 @@ class Runner:
         small = {key: (torch.from_numpy(one.images), torch.from_numpy(one.labels)) for key, one in made.items()}
         networks, images = sum(run.networks for run in runs), len(next(iter(made.values())).labels)
         chosen = engines.choose(self.engine, self.where, train.work(hyper, networks, images))
+        chosen = "eager" if runs[0].way == "rates" else chosen
         started = now()
 
         def on_network(seed: int, accuracy: float, seconds: float) -> None:
@@ -173,18 +190,13 @@ class Runner:
             progress.step(f"accuracy {accuracy:.1f} %")
 
         what = describe(first) if len(made) == 1 else f"{len(made)} sets as {describe(first)}"
+        how = dict(seeds=list(todo), device=str(self.where), on_network=on_network, should_stop=self.should_stop)
         with Progress(f"training {hyper.network} on {what}", len(todo)) as progress:
-            train.evaluate_each(
-                [small[run.key] for run, _ in todo.values()],
-                dataset,
-                hyper,
-                seeds=list(todo),
-                several=networks > 1,
-                device=str(self.where),
-                engine=chosen,
-                on_network=on_network,
-                should_stop=self.should_stop,
-            )
+            if runs[0].way == "rates":  # of such runs there is one at a time
+                distilled.evaluate(made[runs[0].key], runs[0], dataset, **how)
+            else:
+                each = [small[run.key] for run, _ in todo.values()]
+                train.evaluate_each(each, dataset, hyper, several=networks > 1, engine=chosen, **how)
 
     def do(self, run: MakeSet | TrainGan | Run | ApplicationRun) -> None:
         """Do what is missing of that run, so that whatever stands on it can be done."""

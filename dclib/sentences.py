@@ -58,10 +58,14 @@ def missing_sentence(outcomes: Sequence[Outcome]) -> str:
 def _fills(outcomes: Sequence[Outcome]) -> str:
     """Which command computes the cells that are not recorded."""
     name, places = outcomes[0].experiment, [o.place for o in outcomes if not o.sets]
-    grid = [cell.place for cell in experiments.find(name).cells(experiments.CPU)]
-    beyond = sorted({title(p["dataset"]) for p in places if p["dataset"] not in {g["dataset"] for g in grid}})
+    grid, full = ([cell.place for cell in experiments.find(name).cells(preset)] for preset in (experiments.CPU, experiments.PAPER))
+    mine, others = [p for p in places if p in grid], [p for p in places if p in full and p not in grid]
+    if mine and {p["dataset"] for p in others} & {p["dataset"] for p in mine}:
+        return f"`dclib run {name} --preset cpu` computes {len(mine)} of them, `--preset paper` the others."
+    known = {axis: {g[axis] for g in grid} for axis in ("dataset", "test_network")}
+    beyond = sorted({title(p[axis]) for p in places for axis in known if p[axis] not in known[axis]})
     command = f"`dclib run {name} --preset {{}}` computes "
-    if not beyond or len(beyond) == len({p["dataset"] for p in places}):
+    if not beyond or all(any(p[axis] not in known[axis] for axis in known) for p in places):
         return command.format("cpu") + "them."
     return command.format("cpu") + f"them, but for {_listed(beyond)}, which " + command.format("paper")[:-1] + "."
 
@@ -78,9 +82,13 @@ def agreement_sentence(outcomes: Sequence[Outcome]) -> str:
     if len(both) < 3:
         return said + "."
     far = max(both, key=lambda o: abs(o.difference))
-    where = ", ".join(f"{AXIS_NAMES[axis]} {title(far.place[axis])}" for axis in varying(outcomes))
+    where = ", ".join(_named(axis, far.place[axis]) for axis in varying(outcomes))
     middle = signed(median(o.difference for o in both))
     return f"{said}; the median difference is {middle} points, the largest {signed(far.difference)} ({where})."
+
+
+def _named(axis: str, value: Any) -> str:
+    return title(value) if value in experiments.INSTEAD else f"{AXIS_NAMES[axis]} {title(value)}"
 
 
 def cost_sentence(outcomes: Sequence[Any]) -> str:
@@ -100,13 +108,21 @@ def _cost(preset: str, outcomes: Sequence[Any]) -> str:
         found = [r for r in records if r["kind"] == kind]
         number = sum(len(r["accuracies"]) for r in found) if kind in ("TrainNetworks", "TrainCandidate") else len(found)
         if found:
-            parts.append(f"{_count(number, what)} took {clock(sum((r['seconds'] for r in found), 0.0))}")
+            parts.append(f"{_count(number, what)} took {clock(_spent(found))}")
     machines = dict.fromkeys(r["machine"] if r["device"] == "cpu" else f"{r['device']} ({r['machine']})" for r in records)
     memory = max(r["peak_memory_mb"] for r in records) / 1000
     return (
         f"At preset {preset}, {_listed(parts)} on {' and '.join(machines)}, "
         f"with at most {memory:.1f} GB of memory; code at {_commits(records)}."
     )
+
+
+def _spent(records: Sequence[dict[str, Any]]) -> float:
+    """Seconds behind records; of the sets on one course the longest counts, for it went on from the others."""
+    longest: dict[str, float] = {}
+    for r in (r for r in records if "course" in r):
+        longest[r["course"]] = max(r["seconds"], longest.get(r["course"], 0.0))
+    return sum((r["seconds"] for r in records if "course" not in r), sum(longest.values(), 0.0))
 
 
 def _count(number: int, what: str) -> str:

@@ -50,10 +50,15 @@ def condense_images(
     checkpoint: Path | str | None,
     should_stop: Callable[[], bool],
     ranks: Ranks = ALONE,
+    longest: int = 0,
 ) -> tuple[torch.Tensor, dict[str, Any]]:
-    """Condense under a progress bar; returns the images (classes, ipc, c, h, w) and what a record says of the work."""
+    """Condense under a progress bar; returns the images (classes, ipc, c, h, w) and what a record says of the work.
+
+    With `longest` the run is a station of a course (see `courses`), which is as long as that and has one engine.
+    """
     h, what = run.hyper, f"condensing {dataset.name}, {run.hyper.ipc}/class, {run.hyper.network}, seed {run.seed}"
-    chosen = engines.choose(engine, where, algorithm.work(h, dataset.classes))
+    steps = max(longest, h.outer_steps)
+    chosen = engines.choose(engine, where, algorithm.work(dataclasses.replace(h, outer_steps=steps), dataset.classes))
     with Progress(what, h.outer_steps, hidden=ranks.rank > 0) as progress:
         state = algorithm.condense(
             dataset,
@@ -66,6 +71,7 @@ def condense_images(
             on_resume=lambda state: progress.skip(state.k),
             should_stop=should_stop,
             ranks=ranks,
+            on_course=longest > 0,
         )
     about = {"seconds": round(state.seconds, 2), "losses": [round(x, 3) for x in state.losses], "engine": chosen}
     return state.images, about | ({"world_size": ranks.count} if ranks.count > 1 else {})

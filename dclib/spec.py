@@ -11,18 +11,8 @@ from functools import cached_property
 from typing import ClassVar
 
 from . import checks
-from .architectures import (
-    FAMILIES,
-    MLP,
-    VGG11,
-    AlexCifarNet,
-    AlexNet,
-    ConvNet,
-    LeNet,
-    Network,
-    ResNet18,
-)
-from .baselines import TrainGan
+from .architectures import FAMILIES, MLP, VGG11, AlexCifarNet, AlexNet, ConvNet, LeNet, Network, ResNet18
+from .baselines import WAYS, Distillation, TrainGan
 from .checks import AUGMENTATIONS
 from .errors import one_of
 from .spelling import derive, full, key, spell
@@ -33,7 +23,7 @@ __all__ = [
 ]
 
 GUIDED = ("herding", "k-center", "forgetting")  # choose real images by what a network trained on all of them makes of each
-METHODS = ("condense", "gan", "random", *GUIDED)
+METHODS = ("condense", "distill", "gan", "random", *GUIDED)
 DISTANCES = ("layerwise", "euclidean", "cosine")
 SOURCE = ("dataset", "image_size", "channels", "held_out")  # of a run: which images it stands on
 PRECISIONS = ("float32", "float64", "bfloat16", "tf32")  # the last two in first-order passes; TF32 on GPUs
@@ -71,6 +61,7 @@ class Condensation:
     real_batch: int = 256  # |B^T_c|
     distance: str = "layerwise"  # D, Eqs. 9-10
     init: str = "noise"  # of S: N(0, 1), or real images
+    batches: str = "separate"  # the gradients of each class are matched with its own, or those of all in one ("mixed")
     bn: str = "code"  # batch norm's statistics: as the authors' code estimates them, or those of the real images ("true")
     patience: int = 0  # stop when the best mean loss of `patience` outer steps has not fallen for as many; 0: never
     precision: str = "float32"
@@ -82,6 +73,7 @@ class Condensation:
         checks.fraction(self, "image_momentum", "network_momentum")
         one_of("distance", self.distance, DISTANCES)
         one_of("init", self.init, ("noise", "real"))
+        one_of("batches", self.batches, ("separate", "mixed"))
         one_of("bn", self.bn, ("true", "code"))
         one_of("precision", self.precision, PRECISIONS)
 
@@ -176,16 +168,17 @@ class WholeTraining:
 
 @dataclass(frozen=True)
 class MakeSet:
-    """The run that makes a small set: by condensing, by drawing from a GAN, or by choosing real images.
+    """The run that makes a small set: by condensing, by Dataset Distillation, by drawing from a GAN, or by choosing real images.
 
     Args:
         dataset: a data set's name, or the path of the user's own.
-        method: "condense" (with `hyper`), "gan", "random", "herding", "k-center" or "forgetting".
+        method: "condense" (with `hyper`), "distill", "gan", "random", "herding", "k-center" or "forgetting".
         seed: 0, 1, …: one for each set.
         hyper: resolved hyper-parameters; unless images are condensed only its `ipc` counts.
         image_size: images are resized to this square size first; 0 leaves them.
         whole: the training, on the same data, that guides the choice by herding, k-center and forgetting; else None.
         gan: the training, on the same data, of the GAN that draws the images; else None.
+        distillation: the hyper-parameters of Dataset Distillation, of as many images per class; else None.
         channels: images are made grey (1) or RGB (3) first; 0 leaves them.
         held_out: so many training images, drawn at random, are kept out of it to validate on.
     """
@@ -197,6 +190,7 @@ class MakeSet:
     image_size: int = 0
     whole: WholeTraining | None = None
     gan: TrainGan | None = None
+    distillation: Distillation | None = None
     channels: int = 0
     held_out: int = 0
 
@@ -209,6 +203,9 @@ class MakeSet:
             checks.require(needed == given, f"method {self.method!r} {'needs a' if needed else 'takes no'} `{name}` training")
             same = not given or all(getattr(base, part) == getattr(self, part) for part in SOURCE)
             checks.require(same, f"the `{name}` training must be one on {self.dataset}, at the same {', '.join(SOURCE[1:])}")
+        needed, ipc = self.method == "distill", self.distillation and self.distillation.ipc
+        asked = "needs a `distillation` of as many images per class" if needed else "takes no `distillation`"
+        checks.require(ipc == (self.hyper.ipc if needed else None), f"method {self.method!r} {asked}")
 
     @property
     def base(self) -> WholeTraining | TrainGan | None:
@@ -218,7 +215,7 @@ class MakeSet:
     @property
     def learned(self) -> bool:
         """Whether the images are none of the data's, so that they are kept themselves and not by their indices."""
-        return self.method in ("condense", "gan")
+        return self.method in ("condense", "distill", "gan")
 
     @cached_property
     def key(self) -> str:
@@ -228,11 +225,19 @@ class MakeSet:
 
 @dataclass(frozen=True)
 class TrainNetworks:
-    """The run that trains `networks` networks on one set and tests each; the number is not part of the key."""
+    """The run that trains `networks` networks on one set and tests each; the number is not part of the key.
+
+    `way` is "plain" (stage T by `hyper`), or "rates": by a distilled set's ordered steps, where only `hyper.network` counts.
+    """
 
     set: MakeSet
     hyper: Training = field(default_factory=Training)
     networks: int = field(default=1, metadata={"outside_key": True})
+    way: str = "plain"
+
+    def __post_init__(self) -> None:
+        one_of("way", self.way, WAYS)
+        checks.require(self.way == "plain" or self.set.method == "distill", "only a distilled set has learned rates to train by")
 
     @cached_property
     def key(self) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .experiments import AXES
-from .outcomes import DASH, Outcome, made_by, title, varying
+from .outcomes import DASH, Outcome, labels, made_by, title, varying
 from .presets import INSTEAD, WHOLE
 from .sentences import AXIS_NAMES, presets_of, signed
 
@@ -21,16 +21,17 @@ def matrix_table(outcomes: Sequence[Outcome], rows: str = "network", columns: st
     down = [axis for axis in AXES if axis == rows or (axis in varying(outcomes) and axis != columns)]
     across = list(dict.fromkeys(o.place[columns] for o in outcomes))
     mixed, kinds = len(presets_of(outcomes)) > 1, _kinds(outcomes)
+    names = {axis: labels(outcomes, axis).__getitem__ for axis in AXES}
     lines: dict[tuple, dict[Any, Outcome]] = {}
     for o in outcomes:
         lines.setdefault(tuple(o.place[axis] for axis in down), {})[o.place[columns]] = o
     body = []
     for label, found in lines.items():
         for kind in [k for k in kinds if k == "ours" or any(o.paper for o in found.values())]:
-            words = [*map(title, label)] if kind == kinds[0] else [""] * len(down)
+            words = [names[axis](x) for axis, x in zip(down, label, strict=True)] if kind == kinds[0] else [""] * len(down)
             numbers = [figure(found[x], kind, mixed) if x in found else "" for x in across]
             body.append([*words, *([kind] if len(kinds) > 1 else []), *numbers])
-    head = [*(AXIS_NAMES[axis] for axis in down), *([""] if len(kinds) > 1 else []), *map(title, across)]
+    head = [*(AXIS_NAMES[axis] for axis in down), *([""] if len(kinds) > 1 else []), *map(names[columns], across)]
     return pipe_table(head, body, left=len(head) - len(across))
 
 
@@ -109,6 +110,7 @@ class Numbered:
         caption: a sentence.
         text: what stands in it.
         page: the same for a page, where that is another text.
+        notes: paragraphs that follow it.
     """
 
     directive: str
@@ -116,22 +118,24 @@ class Numbered:
     caption: str
     text: str
     page: str = ""
+    notes: tuple[str, ...] = ()
 
     def _repr_markdown_(self) -> str:
         options = "".join(f":{name}: {value}\n" for name, value in self.options.items())
-        return f":::{self.directive}\n{options}\n{self.page or self.text}\n:::"
+        return "\n\n".join((f":::{self.directive}\n{options}\n{self.page or self.text}\n:::", *self.notes))
 
     def __repr__(self) -> str:
-        return f"{self.caption}\n\n{self.text}"
+        return "\n\n".join((self.caption, self.text, *self.notes))
 
 
-def numbered_table(text: str, caption: str, name: str) -> Numbered:
+def numbered_table(text: str, caption: str, name: str, notes: Iterable[str] = ()) -> Numbered:
     """Wrap a table in Markdown for a notebook's cell (with metadata `mystnb: {markdown_format: myst}`).
 
     Args:
         text: from `matrix_table`, `list_table` or `pipe_table`.
         caption: a sentence.
         name: the label to refer to, `tab-…`.
+        notes: paragraphs to follow it; empty ones are left out.
     """
     caption = " ".join(caption.split())
-    return Numbered(f"{{table}} {caption}", {"name": name}, caption, text)
+    return Numbered(f"{{table}} {caption}", {"name": name}, caption, text, notes=tuple(filter(None, notes)))

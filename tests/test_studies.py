@@ -7,11 +7,10 @@ import torch
 
 from dclib import application_charts as charts
 from dclib import application_report as report
-from dclib import experiments, findings, paper, sentences, sets, studies
+from dclib import experiments, paper, sentences, sets, studied, studies
 from dclib.applications import LearnTasks, Rehearsal, ShortTraining, Space
 from dclib.cli import main
 from dclib.errors import Interrupted, SpecError
-from dclib.findings import Learned, Search
 from dclib.jobs import Board
 from dclib.merge import merge_into
 from dclib.records import FILES, in_words
@@ -19,6 +18,7 @@ from dclib.reproduce import reproduce_study
 from dclib.results import Store
 from dclib.run import Runner, alone, compute, execute
 from dclib.spec import MLP, full
+from dclib.studied import Learned, Search
 from dclib.studies import CONTINUAL, NAS, ContinualPlan, SearchPlan, _condensation
 
 CPU = dict(device="cpu", engine="eager")
@@ -244,7 +244,7 @@ def test_what_is_learnt_is_read_back(tmp_path):
     case = CONTINUAL.cells(experiments.CPU)[0]
     stages = [[90.0], [50.0, 80.0], [30.0, 60.0, 90.0]]
     written(tmp_path, "cpu", case, [60.0], stages=stages)
-    found = findings.learned("best", Store(tmp_path))
+    found = studied.learned("best", Store(tmp_path))
     assert [bool(x.runs) for x in found] == [True] + [False] * 5
     assert (found[0].preset, found[1].preset, len(found[0].records)) == ("cpu", "", 3)
     assert found[0].means(1) == [65.0] * 3
@@ -255,12 +255,12 @@ def test_what_is_learnt_is_read_back(tmp_path):
 def test_best_takes_all_lines_from_the_most_faithful_preset_and_never_smoke(tmp_path):
     stages = [[90.0], [50.0, 80.0], [30.0, 60.0, 90.0]]
     written(tmp_path, "smoke", CONTINUAL.cells(experiments.SMOKE)[0], [60.0], stages=stages)
-    assert not any(x.runs for x in findings.learned("best", Store(tmp_path)))
+    assert not any(x.runs for x in studied.learned("best", Store(tmp_path)))
     for case in CONTINUAL.cells(experiments.CPU):
         written(tmp_path, "cpu", case, [60.0], stages=stages)
-    assert all(x.preset == "cpu" for x in findings.learned("best", Store(tmp_path)))
+    assert all(x.preset == "cpu" for x in studied.learned("best", Store(tmp_path)))
     written(tmp_path, "paper", CONTINUAL.cells(experiments.PAPER)[1], [60.0], stages=stages)
-    assert [x.preset for x in findings.learned("best", Store(tmp_path))] == ["", "paper", "", "", "", ""]
+    assert [x.preset for x in studied.learned("best", Store(tmp_path))] == ["", "paper", "", "", "", ""]
 
 
 def some_search(count=12, without=()):

@@ -1,0 +1,168 @@
+"""Table T11: what Dataset Distillation and condensation cost, measured by `benchmarks/bench_memory.py`; nothing is measured here.
+
+A line of `results/memory.jsonl` holds one data set's contest: seconds of an iteration and peak memory of each contestant, which
+was a process of its own. Dataset Distillation's memory grows with the steps it differentiates through, condensation's does not.
+"""
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import paper
+from .errors import FileError
+from .figures import Picture, new_figure
+from .outcomes import DASH, title
+from .report import pipe_table
+from .results import Store
+
+NAMES = {"unrolled": "DD, unrolled", "reverse": "DD, step by step in reverse", "condense": "condensation"}
+LOOKS = {"unrolled": ("#D55E00", "s"), "reverse": ("#CC79A7", "^"), "condense": ("#0072B2", "o")}
+DD_STEPS, T, EPOCHS, OUTER = 30, 10, 50, 1000  # the paper's, at ten images per class
+DD_ITERATIONS = {"mnist": 400 * 59, "cifar10": 400 * 49}  # 400 epochs in batches of 1024
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one iteration took, one way, through so many steps of the network.
+
+    Args:
+        seconds: of each repetition.
+        peak: of the process, in MB; on a GPU what its tensors took there.
+        before: what the process had taken when its first iteration began, in MB; 0 on a GPU.
+    """
+
+    seconds: tuple[float, ...]
+    peak: int
+    before: int
+
+    @property
+    def own(self) -> int:
+        """The memory that iterating takes, in MB."""
+        return self.peak - self.before
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Both methods on one data set and machine.
+
+    Args:
+        dataset: its name.
+        costs: by the way of computing ("unrolled", "reverse", "condense") and the number of steps.
+        about: the rest of the record.
+    """
+
+    dataset: str
+    costs: dict[tuple[str, int], Cost]
+    about: dict[str, Any]
+
+    def curve(self, way: str) -> dict[int, int]:
+        """The memory that iterating takes, by the number of steps."""
+        return {steps: cost.own for (name, steps), cost in sorted(self.costs.items()) if name == way}
+
+    def seconds(self, way: str, steps: int) -> float:
+        """The median of an iteration."""
+        return statistics.median(self.costs[way, steps].seconds)
+
+    @property
+    def outer_step(self) -> float:
+        """Seconds of condensation's whole outer step, T updates of the images and T - 1 trainings, put together from parts."""
+        update = self.seconds("condense", 0)
+        training = self.seconds("condense", EPOCHS) - 2 * update
+        return T * update + (T - 1) * max(0.0, training)
+
+    def minutes(self, method: str) -> float:
+        """The whole run of "DD" or "ours" at the paper's hyper-parameters, extrapolated from one iteration."""
+        if method == "DD":
+            return self.seconds("unrolled", DD_STEPS) * DD_ITERATIONS[self.dataset] / 60
+        return self.outer_step * OUTER / 60
+
+
+def load() -> list[Measured]:
+    """Read the records; the last on each data set and machine's device stays.
+
+    Raises:
+        FileError: a line is no such record.
+    """
+    path, found = Store().root / "memory.jsonl", {}
+    if not path.exists():
+        return []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        try:
+            measured = _measured(json.loads(line))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FileError(f"{path}, line {number}, is no measurement of memory: delete that line") from error
+        found[measured.dataset, measured.about["device"], measured.about["machine"]] = measured
+    return list(found.values())
+
+
+def _measured(record: dict[str, Any]) -> Measured:
+    costs = {}
+    for name, entry in record["contestants"].items():
+        way, _, steps = name.partition("/")
+        memory = (entry["allocated_mb"], 0) if "allocated_mb" in entry else (entry["peak_mb"], entry["before_mb"])
+        costs[way, int(steps)] = Cost(tuple(map(float, entry["seconds"])), *memory)
+    found = Measured(record["case"]["dataset"], costs, {n: v for n, v in record.items() if n not in ("case", "contestants")})
+    _check(found)
+    return found
+
+
+def _check(found: Measured) -> None:
+    """Raise if a way of computing is unknown, or something that the table needs is not there."""
+    if unknown := {way for way, _ in found.costs} - NAMES.keys():
+        raise ValueError(f"unknown ways {unknown}")
+    needed = [found.minutes("DD"), found.minutes("ours"), found.about["machine"], found.about["device"]]
+    if None in needed:
+        raise ValueError("no machine or device")
+
+
+def memory_table(found: Sequence[Measured]) -> str:
+    """Both methods' peak memory, seconds of an iteration and extrapolated time, with their ratio, beside the paper's; Markdown."""
+    body = []
+    for m in found:
+        rows = {"DD": _row(m, "DD", "unrolled", DD_STEPS), "ours": _row(m, "ours", "condense", EPOCHS)}
+        for method, numbers in rows.items():
+            names = title(m.dataset) if method == "DD" else "", "DD" if method == "DD" else "condensation"
+            body.append([*names, *(f"{x:,.0f}" if x >= 20 else f"{x:.2f}" for x in numbers)])
+        ratios = [f"{dd / ours:.2f}" for dd, ours in zip(rows["DD"], rows["ours"], strict=True)]
+        ratios[2:4] = "", ""  # iterations of either are not alike
+        body.append(["", "ratio", *ratios])
+    head = ["data set", "method", "peak MB", "of it iterating", "s/iteration", "iterations", "min in all", "paper MB", "paper min"]
+    return pipe_table(head, body or [[DASH] * len(head)], left=2)
+
+
+def _row(m: Measured, method: str, way: str, steps: int) -> list[int | float]:
+    cost, seconds = m.costs[way, steps], m.seconds(way, steps) if method == "DD" else m.outer_step
+    iterations = DD_ITERATIONS[m.dataset] if method == "DD" else OUTER
+    return [cost.peak, cost.own, seconds, iterations, m.minutes(method), *paper.TABLE_T11[method, m.dataset]]
+
+
+def sentence(found: Sequence[Measured]) -> str:
+    """Where it was measured."""
+    if not found:
+        return "Memory and time are not measured yet: `make bench` does it."
+    where = {f"{m.about['machine'] if m.about['device'] == 'cpu' else m.about['device']}" for m in found}
+    return f"Memory and time: each method in a process of its own on {' and '.join(sorted(where))}; the whole run is extrapolated."
+
+
+def memory_plot(found: Sequence[Measured]) -> Picture:
+    """Draw the memory that an iteration takes against the number of the network's steps in it, a panel for each data set."""
+    figure = new_figure(4.2)
+    if not found:
+        figure.text(0.5, 0.5, "not measured yet", ha="center", va="center", fontsize=14)
+        return Picture(figure, "no memory is measured yet")
+    for panel, m in zip(figure.subplots(1, len(found), squeeze=False)[0], found, strict=True):
+        for way, (colour, mark) in LOOKS.items():
+            if curve := m.curve(way):
+                look = dict(marker=mark, color=colour, linewidth=2, markersize=7)
+                panel.plot(list(curve), list(curve.values()), label=NAMES[way], **look)
+        panel.set_title(title(m.dataset), fontsize=14, loc="left")
+        panel.set_xlabel("steps of the network", fontsize=13)
+        panel.set_ylim(bottom=0)
+        panel.tick_params(labelsize=12)
+        panel.grid(color="0.9")
+        panel.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].set_ylabel("MB", fontsize=13)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=12, frameon=False)
+    return Picture(figure, "memory that one iteration takes against the number of the network's steps in it")

@@ -1,0 +1,300 @@
+"""Distilled sets as declared runs: made, kept with their steps and rates, tested by them, and what the tables take from it."""
+
+import dataclasses
+import warnings
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from dclib import dd, distilled, experiments, networks, run, sets, train
+from dclib import runner as doing
+from dclib.baselines import CIFAR10, Distillation
+from dclib.cells import Cell
+from dclib.data import generator
+from dclib.errors import FileError, Interrupted, SpecError
+from dclib.experiments import CPU, DISTILLATION, PAPER, SMOKE
+from dclib.jobs import Board
+from dclib.outcomes import Outcome
+from dclib.records import in_words
+from dclib.results import CondensedSet, Store
+from dclib.spec import MLP, Condensation, ConvNet, MakeSet, Training, TrainNetworks, derive, full
+
+TINY = MLP(width=6, init="xavier")
+HYPER = Distillation(network=TINY, ipc=2, steps=2, passes=2, epochs=2, batch=10, rate=0.1)
+SET = MakeSet("made", "distill", 0, Condensation(ipc=2), distillation=HYPER)
+REPLAY = TrainNetworks(SET, Training(network=TINY).resolve(), 2, "rates")
+
+
+@pytest.fixture
+def dataset(make_dataset, monkeypatch):
+    made = make_dataset(10, 10, 10)
+    for module in (run, doing, sets):
+        monkeypatch.setattr(module, "load", lambda name, image_size=0: made)
+    return made
+
+
+@pytest.fixture
+def runner(dataset, tmp_path):
+    return doing.Runner(Store(tmp_path), "smoke", device="cpu", engine="eager")
+
+
+# --- the set and its file
+
+
+def test_a_set_keeps_its_steps_and_rates(runner, dataset):
+    made = runner.make_set(SET)
+    path = runner.store.find_set(SET.key)
+    found = CondensedSet.load(path)
+    assert (found.images.shape, found.labels.tolist(), found.ipc) == ((6, 1, 8, 8), [0, 0, 1, 1, 2, 2], 2)
+    assert found.order.tolist() == [[0, 2, 4], [1, 3, 5], [0, 2, 4], [1, 3, 5]], "a batch of one image per class, twice over"
+    assert found.rates.shape == (4,)
+    assert (found.rates > 0).all()
+    assert not np.allclose(found.rates, 0.1, atol=1e-4), "they are learned"
+    assert found.about.items() >= full(SET).items()
+    assert (found.hash, found.key) == (made.hash, SET.key)
+    assert dataclasses.replace(found, rates=found.rates * 2).hash != found.hash
+    (record,) = Store(runner.store.root).records[SET.key]
+    assert (record["set_hash"], record["data_hash"], record["run"]) == (found.hash, dataset.hash, full(SET))
+    assert (len(record["losses"]), record["engine"]) == (6, "eager")
+    assert not list(runner.store.root.rglob("checkpoints/*.safetensors"))
+    assert runner.make_set(SET).hash == made.hash
+
+
+BAD = {
+    "without a rate": dict(rates=None),
+    "a rate for each": dict(rates=np.ones(3, np.float32)),
+    "other than its 6": dict(order=np.full((4, 3), 6)),
+    "no positive numbers": dict(rates=np.array([1, 1, 1, np.nan], np.float32)),
+}
+
+
+@pytest.mark.parametrize("sentence", BAD)
+def test_steps_that_cannot_be_are_refused(runner, tmp_path, sentence):
+    dataclasses.replace(runner.make_set(SET), **BAD[sentence]).save(tmp_path / "bad")
+    with pytest.raises(FileError, match=sentence):
+        CondensedSet.load(tmp_path / "bad")
+
+
+def test_a_changed_rate_is_noticed(runner, tmp_path):
+    path = runner.store.set_path("smoke", runner.make_set(SET).key)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    (tmp_path / "changed").write_bytes(content)
+    with pytest.raises(FileError, match="checksum"):
+        CondensedSet.load(tmp_path / "changed")
+
+
+def test_stopped_it_goes_on_from_its_checkpoint_to_the_identical_set(runner, tmp_path):
+    whole = doing.Runner(Store(tmp_path / "whole"), "smoke", device="cpu").make_set(SET)
+    calls = iter([False] * 3)
+    runner.should_stop = lambda: next(calls, True)
+    with pytest.raises(Interrupted, match="stopped after 3 of 6 iterations; the same command goes on from there"):
+        runner.make_set(SET)
+    assert runner.store.checkpoint_path("smoke", SET.key).exists()
+    assert SET.key not in Store(runner.store.root).records
+    runner.should_stop = lambda: False
+    assert runner.make_set(SET).hash == whole.hash
+    assert not runner.store.checkpoint_path("smoke", SET.key).exists()
+
+
+def test_losses_are_thinned_to_a_thousand():
+    assert distilled.thinned([1.0, 2.0]) == [1.0, 2.0]
+    thin = distilled.thinned([float(i) for i in range(2500)])
+    assert (len(thin), thin[0], thin[-1]) == (834, 1.0, 2499.0)
+
+
+# --- its test
+
+
+def test_networks_are_trained_by_the_ordered_steps_of_the_file(runner, dataset):
+    """Written out from the file alone: each step sees the images that its order names, at its rate."""
+    found = runner.train_networks(REPLAY)
+    made = CondensedSet.load(runner.store.find_set(SET.key))
+    images, labels = torch.from_numpy(made.images), torch.from_numpy(made.labels)
+    for j, accuracy in found.items():
+        weights = generator(derive(j, SET.key), "weights").initial_seed()
+        network = networks.build(TINY, channels=1, classes=3, size=(8, 8), seed=weights)
+        for step, rate in zip(torch.from_numpy(made.order), made.rates, strict=True):
+            loss = F.cross_entropy(network(images[step]), labels[step])
+            for p, g in zip(network.parameters(), torch.autograd.grad(loss, list(network.parameters())), strict=True):
+                p.data -= float(rate) * g
+        assert accuracy == round(train.accuracy(network, dataset), 4)
+
+
+def test_both_ways_are_runs_of_their_own_and_add_up(runner):
+    plain = dataclasses.replace(REPLAY, way="plain", hyper=dataclasses.replace(REPLAY.hyper, epochs=3))
+    first = [runner.train_networks(r) for r in (REPLAY, plain)]
+    assert REPLAY.key != plain.key
+    fresh = doing.Runner(Store(runner.store.root), "smoke", device="cpu")
+    more = fresh.train_networks(dataclasses.replace(REPLAY, networks=3))
+    assert {j: more[j] for j in first[0]} == first[0]
+    assert [len(fresh.store.records[key]) for key in (SET.key, REPLAY.key, plain.key)] == [1, 3, 2]
+    assert fresh.store.records[REPLAY.key][0]["run"]["way"] == "rates"
+
+
+def test_another_network_is_trained_at_the_rates_with_its_own_first_weights(runner):
+    other = dataclasses.replace(REPLAY, hyper=Training(network=ConvNet(width=4, depth=2)).resolve())
+    assert len(runner.train_networks(other)) == 2
+    assert other.key != REPLAY.key
+
+
+def test_stopped_between_networks_it_goes_on(runner):
+    runner.make_set(SET)
+    calls = iter([False])
+    runner.should_stop = lambda: next(calls, True)
+    with pytest.raises(Interrupted):
+        runner.train_networks(REPLAY)
+    assert list(Store(runner.store.root).accuracies(REPLAY.key)) == [0]
+    runner.should_stop = lambda: False
+    assert set(runner.train_networks(REPLAY)) == {0, 1}
+
+
+def test_for_other_processes_the_set_comes_before_its_networks(runner):
+    preset = dataclasses.replace(SMOKE, distillation=lambda dataset, ipc: HYPER)
+    board = Board([Cell("made", 2, "distill", "MLP", preset, 1, 1)], runner.store, preset="smoke", device="cpu", engine="eager")
+    (job,) = board.begin()
+    assert (job.run, board.total) == (SET, 2)
+
+
+# --- specs and words
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: MakeSet("mnist", "distill"), "^method 'distill' needs a `distillation` of as many images per class$"),
+        (lambda: dataclasses.replace(SET, hyper=Condensation(ipc=1)), "^method 'distill' needs a `distillation` of as many"),
+        (lambda: dataclasses.replace(SET, method="condense"), "^method 'condense' takes no `distillation`$"),
+        (lambda: dataclasses.replace(REPLAY, way="rate"), "^unknown way 'rate': did you mean 'rates'"),
+        (lambda: TrainNetworks(MakeSet("mnist"), way="rates"), "^only a distilled set has learned rates to train by$"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(make, sentence):
+    with pytest.raises(SpecError, match=sentence):
+        make()
+
+
+def test_runs_in_words():
+    assert in_words(full(SET)) == "made, 2/class, distilled with MLP:width=6,init=xavier, seed 0"
+    assert in_words(full(REPLAY)).endswith("seed 0") and "at its learned rates" in in_words(full(REPLAY))  # noqa: PT018
+
+
+# --- the tables
+
+
+def test_table_3_and_table_10_at_the_papers_preset():
+    cells = DISTILLATION.cells(PAPER)
+    assert len(cells) == len({tuple(c.place.values()) for c in cells})
+    three = {(c.dataset, c.ipc, c.network, c.test_network) for c in cells if c.test_network in (dd.learner(c.dataset),)}
+    owns = (("mnist", "LeNet"), ("cifar10", "AlexCifarNet"))
+    both = {(dataset, n, made, own) for dataset, own in owns for n in (1, 10) for made in ("distill", own)}
+    both |= {("mnist", 1, "whole", "LeNet"), ("cifar10", 1, "whole", "AlexCifarNet"), ("mnist", 10, "distill-plain", "LeNet")}
+    assert three == both
+    ten = {(c.network, c.test_network) for c in cells if c.dataset == "mnist" and c.ipc == 10}
+    assert ten == {(m, n) for m in ("distill", "distill-plain", "LeNet") for n in experiments.SIX}
+    assert len(cells) == len(both) + 3 * 5
+
+
+def test_hyper_parameters_are_the_papers():
+    grey, coloured = (DISTILLATION.cells(PAPER, dataset=d, ipc=10, network="distill", test_network=n)[0].runs()[0]
+                      for d, n in (("mnist", "LeNet"), ("cifar10", "AlexCifarNet")))  # fmt: skip
+    assert (grey.set.distillation, coloured.set.distillation) == (Distillation(), CIFAR10)
+    assert (grey.way, grey.hyper.network) == ("rates", Distillation().network)
+    assert DISTILLATION.cells(PAPER, ipc=1, network="distill")[0].make_set(0).distillation == Distillation(ipc=1)
+    plain = DISTILLATION.cells(PAPER, network="distill-plain", test_network="LeNet", ipc=10, dataset="mnist")[0].runs()[0]
+    assert (plain.set, plain.way, plain.hyper.augment) == (grey.set, "plain", "crop+scale+rotate")
+    assert str(plain.hyper.network) == "LeNet"
+    condensed = DISTILLATION.cells(PAPER, dataset="cifar10", ipc=10, network="AlexCifarNet")[0].runs()[0]
+    assert (condensed.hyper.augment, condensed.hyper.epochs) == ("crop+scale+rotate", 1000)
+
+
+def test_what_is_trained_at_the_rates_is_the_same_run_at_every_preset():
+    place = dict(dataset="mnist", ipc=10, network="distill", test_network="MLP")
+    runs = [DISTILLATION.cells(preset, **place)[0].runs()[0] for preset in (CPU, PAPER)]
+    assert runs[0].hyper == runs[1].hyper
+    assert runs[0].set != runs[1].set
+
+
+def test_several_sets_show_the_spread():
+    counts = {(c.dataset, c.ipc, c.network): c.sets for c in DISTILLATION.cells(CPU)}
+    assert [counts["mnist", n, "distill"] for n in (1, 10)] == [3, 3]
+    assert counts["cifar10", 10, "distill"] == 1
+    assert {c.sets for c in DISTILLATION.cells(PAPER)} == {5}
+    cell = next(c for c in DISTILLATION.cells(CPU) if c.network == "distill")
+    assert len(cell.runs()) == 3
+    assert len({r.key for r in cell.runs()}) == 3
+
+
+def test_values_that_no_cell_has_together_are_refused():
+    sentence = "^no cell of distillation has ipc 1, test_network MLP together: give fewer of them, or others$"
+    with pytest.raises(SpecError, match=sentence):
+        DISTILLATION.cells(PAPER, ipc=1, network=None, test_network="MLP")
+    with pytest.raises(SpecError, match=r"^ipc=3 images do not fill 10 steps evenly"):
+        DISTILLATION.cells(PAPER, ipc=3, network="distill")[0].runs()
+    with pytest.raises(SpecError, match="did you mean 'distill'"):
+        DISTILLATION.cells(PAPER, network="distil")
+
+
+def outcome(dataset, ipc, network, test_network, *sets):
+    place = dict(dataset=dataset, ipc=ipc, network=network, test_network=test_network, variant="")
+    return Outcome("distillation", place, "cpu", sets, tuple(map(str, sets)))
+
+
+def test_outcomes_are_sorted_into_the_tables():
+    given = [
+        outcome("mnist", 1, "distill", "LeNet", (50.0,), (60.0,)),
+        outcome("mnist", 10, "distill", "LeNet", (70.0,), (90.0,)),
+        outcome("mnist", 10, "distill", "MLP", (40.0,)),
+        outcome("mnist", 10, "distill-plain", "LeNet", (50.0,)),
+        outcome("mnist", 10, "LeNet", "LeNet", (93.0, 95.0), (94.0, 94.0)),
+        outcome("mnist", 10, "LeNet", "MLP", (83.0,)),
+        outcome("mnist", 1, "whole", "LeNet", (99.0,)),
+        outcome("cifar10", 10, "AlexCifarNet", "AlexCifarNet", (39.0,)),
+    ]
+    three, ten = ([(o.place["ipc"], o.place["network"], o.mean) for o in f(given)] for f in (dd.table_3, dd.table_10))
+    assert three == [
+        (1, "distill", 55.0), (10, "distill", 80.0), (10, "condensed", 94.0), (1, "whole", 99.0), (10, "condensed", 39.0),
+    ]  # fmt: skip
+    assert [(name, mean) for _, name, mean in ten] == [
+        ("distill", 80.0), ("distill", 40.0), ("distill-plain", 50.0), ("condensed", 94.0), ("condensed", 83.0),
+    ]  # fmt: skip
+    sentence = dd.spread_sentence(given)
+    assert "Dataset Distillation's 2 sets at 10 per class of mnist from 70.0 to 90.0 % (deviation of the means 10.0)" in sentence
+    assert "condensation's 2 sets at 10 per class of mnist from 94.0 to 94.0 %" in sentence
+    assert dd.spread_sentence(given[2:4]) == ""
+
+
+def test_what_is_truncated_is_said():
+    def recorded(ipc, epochs):
+        record = {"kind": "MakeSet", "run": {"distillation": {"epochs": epochs}}}
+        return dataclasses.replace(outcome("mnist", ipc, "distill", "LeNet", (50.0,)), records=(record, {"kind": "TrainNetworks"}))
+
+    sentence = dd.truncated_sentence([recorded(1, 400), recorded(10, 5), outcome("mnist", 10, "LeNet", "LeNet", (90.0,))])
+    assert "mnist at 10 per class after 5 of 400 epochs" in sentence
+    assert "at 1 per" not in sentence
+    assert dd.truncated_sentence([recorded(1, 400), outcome("mnist", 10, "distill", "LeNet")]) == ""
+
+
+@pytest.mark.slow
+def test_a_preset_computes_all_cells_and_then_nothing(make_dataset, monkeypatch, tmp_path):
+    """The declared experiment on made data through the same call as `dclib run`, with two iterations for each set."""
+    data = make_dataset(20, 20, 20, size=28)
+    for module in (run, doing, sets):
+        monkeypatch.setattr(module, "load", lambda name, image_size=0: data)
+    short = dataclasses.replace(
+        SMOKE,
+        condensation=lambda cell: dataclasses.replace(SMOKE.condensation(cell), outer_steps=1, real_batch=4, network_epochs=1),
+        training=lambda cell: dataclasses.replace(SMOKE.training(cell), epochs=1),
+        distillation=lambda dataset, ipc: dataclasses.replace(dd.of_smoke(dataset, ipc), epochs=2, batch=60),
+    )
+    cells = DISTILLATION.cells(short, ipc=(2,), network=(*dd.DD, "LeNet"), test_network=("LeNet", "MLP"))
+    assert len(cells) == 6
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert run.compute(cells, Store(tmp_path), "smoke", device="cpu", engine="eager") == []
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*.jsonl")}
+    assert run.compute(cells, Store(tmp_path), "smoke", device="cpu", engine="eager") == []
+    assert before == {p: p.read_bytes() for p in tmp_path.rglob("*.jsonl")}
+    assert len(Store(tmp_path).records) == 2 + 6

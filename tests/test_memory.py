@@ -1,0 +1,97 @@
+"""Table T11's measurements read back: what iterating takes, ratios, extrapolation, and what is refused."""
+
+import json
+
+import pytest
+
+from dclib import memory
+from dclib.errors import FileError
+
+
+def entry(seconds, peak, **more):
+    return {"seconds": seconds, "peak_mb": peak, "before_mb": 300, **more}
+
+
+def record(**changes):
+    contestants = {"unrolled/10": entry([1.0], 500), "unrolled/30": entry([2.0, 3.0, 4.0], 900), "reverse/30": entry([4.0], 480)}
+    contestants |= {"condense/0": entry([0.5], 700), "condense/50": entry([1.5], 700)}
+    about = {"bench": "memory", "machine": "a machine", "device": "cpu"}
+    return {"case": {"dataset": "mnist", "network": "LeNet"}, "contestants": contestants} | about | changes
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    monkeypatch.setenv("DCLIB_RESULTS", str(tmp_path))
+
+    def write(*records):
+        (tmp_path / "memory.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+        return memory.load()
+
+    return write
+
+
+def test_what_iterating_takes_and_the_whole_run(written):
+    (found,) = written(record())
+    assert found.curve("unrolled") == {10: 200, 30: 600}
+    assert found.curve("condense") == {0: 400, 50: 400}
+    assert found.seconds("unrolled", 30) == 3.0
+    assert found.outer_step == pytest.approx(10 * 0.5 + 9 * (1.5 - 2 * 0.5))
+    assert found.minutes("DD") == pytest.approx(3.0 * 23600 / 60)
+    assert found.minutes("ours") == pytest.approx(9.5 * 1000 / 60)
+    assert "a machine" in memory.sentence([found])
+
+
+def test_the_table_sets_ratios_beside_the_papers(written):
+    rows = [[x.strip() for x in line.split("|")[1:-1]] for line in memory.memory_table(written(record())).splitlines()[2:]]
+    assert rows == [
+        ["MNIST", "DD", "900", "600", "3.00", "23,600", "1,180", "785", "160"],
+        ["", "condensation", "700", "400", "9.50", "1,000", "158", "653", "46"],
+        ["", "ratio", "1.29", "1.50", "", "", "7.45", "1.20", "3.48"],
+    ]
+
+
+def test_on_a_gpu_its_own_memory_counts(written):
+    gpu = {name: {**e, "allocated_mb": 42} for name, e in record()["contestants"].items()}
+    found = written(record(), record(device="a GPU", contestants=gpu))
+    assert [m.curve("unrolled")[30] for m in found] == [600, 42]
+
+
+def test_the_last_measurement_on_a_machine_counts(written):
+    later = record(contestants=record()["contestants"] | {"unrolled/30": entry([9.0], 950)})
+    (found,) = written(record(), later)
+    assert found.curve("unrolled")[30] == 650
+
+
+def test_the_plot_has_a_curve_for_each_way(written):
+    other = record(case={"dataset": "cifar10", "network": "AlexCifarNet"})
+    left, right = memory.memory_plot(written(record(), other)).figure.axes
+    assert [list(line.get_xdata()) for line in left.lines] == [[10, 30], [30], [0, 50]]
+    assert left.get_ylim()[0] == 0
+    assert right.get_title(loc="left") == "CIFAR10"
+
+
+def test_nothing_measured(tmp_path, monkeypatch):
+    monkeypatch.setenv("DCLIB_RESULTS", str(tmp_path))
+    assert memory.load() == []
+    assert "—" in memory.memory_table([])
+    assert "make bench" in memory.sentence([])
+    assert memory.memory_plot([]).render()[:4] == b"\x89PNG"
+
+
+WRONG = {
+    "no JSON": "{",
+    "no record": "[]",
+    "no steps": json.dumps(record(contestants={"unrolled": entry([1.0], 2)})),
+    "another way": json.dumps(record(contestants=record()["contestants"] | {"forward/30": entry([1.0], 2)})),
+    "a point that the table needs is missing": json.dumps(record(contestants={"condense/0": entry([1.0], 2)})),
+    "no machine": json.dumps({name: value for name, value in record().items() if name != "machine"}),
+}
+
+
+@pytest.mark.parametrize("line", WRONG.values(), ids=WRONG)
+def test_a_line_that_is_no_measurement_is_named(written, line, tmp_path):
+    written(record())
+    with open(tmp_path / "memory.jsonl", "a") as file:
+        file.write(line + "\n")
+    with pytest.raises(FileError, match="line 2, is no measurement of memory: delete that line"):
+        memory.load()
