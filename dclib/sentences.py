@@ -10,10 +10,9 @@ from .progress import clock
 
 AXIS_NAMES = {"dataset": "data set", "ipc": "images/class", "network": "condensed with", "test_network": "trained"}
 AXIS_NAMES["variant"] = "variant"
-KINDS = {"WholeTraining": "training on a whole set", "MakeSet": "set", "TrainNetworks": "trained network"}
-KINDS |= {"LearnTasks": "run on all tasks", "TrainCandidate": "trained candidate"}
 
 KINDS = {"WholeTraining": "training on a whole set", "TrainGan": "GAN", "MakeSet": "set", "TrainNetworks": "trained network"}
+KINDS |= {"LearnTasks": "run on all tasks", "TrainCandidate": "trained candidate"}
 
 
 def presets_of(outcomes: Iterable[Any]) -> list[str]:

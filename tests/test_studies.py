@@ -7,16 +7,17 @@ import torch
 
 from dclib import application_charts as charts
 from dclib import application_report as report
-from dclib import experiments, paper, sets, studied, studies
+from dclib import experiments, paper, sentences, sets, studied, studies
 from dclib.applications import LearnTasks, Rehearsal, ShortTraining, Space
 from dclib.cli import main
 from dclib.errors import Interrupted, SpecError
 from dclib.jobs import Board
 from dclib.merge import merge_into
+from dclib.records import FILES, in_words
 from dclib.reproduce import reproduce_study
 from dclib.results import Store
 from dclib.run import Runner, alone, compute, execute
-from dclib.spec import MLP
+from dclib.spec import MLP, full
 from dclib.studied import Learned, Search
 from dclib.studies import CONTINUAL, NAS, ContinualPlan, SearchPlan, _condensation
 
@@ -439,9 +440,11 @@ def test_a_notebooks_wrong_parameters_are_refused(tiny):
         reproduce_study("nas", preset="smoke", space="width=99")
 
 
+def test_every_kind_of_record_has_a_cost_in_words():
+    assert sentences.KINDS.keys() == FILES.keys()
+
+
 def test_every_run_in_words():
-    from dclib.records import in_words
-    from dclib.spec import full
 
     words = [in_words(full(next(case.runs()))) for case in (*CONTINUAL.cells(experiments.CPU)[:1], *NAS.cells(experiments.CPU))]
     assert words[0] == "svhn10k, mnist, usps, memory filled by random, without distillation, seed 0"
