@@ -91,7 +91,9 @@ def contest(script: str, case: dict, contestants: list[str], rounds: int) -> dic
 
 
 def table(title: str, found: dict[str, dict]) -> str:
-    """Medians and spread, and the ratios to the first contestant and, if there is one, to `tuned`."""
+    """Medians and spread, and the ratios to the first contestant and, if there is one, to `tuned`; untimed, memory alone."""
+    if not all(f["seconds"] for f in found.values()):
+        return "\n".join([f"\n{title}", *(f"{name:<22}{f['peak_mb']:>9} MB" for name, f in found.items())])
     median = {name: statistics.median(f["seconds"]) for name, f in found.items()}
     base = [name for name in ("plain", "tuned") if name in found] or [next(iter(found))]
     ratios = "".join(f"{'× ' + name:>10}" for name in base)

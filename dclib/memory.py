@@ -28,7 +28,7 @@ class Cost:
     """What one iteration took, one way, through so many steps of the network.
 
     Args:
-        seconds: of each repetition.
+        seconds: of each repetition; none where only memory was measured.
         peak: of the process, in MB; on a GPU what its tensors took there.
         before: what the process had taken when its first iteration began, in MB; 0 on a GPU.
     """
@@ -61,9 +61,14 @@ class Measured:
         """The memory that iterating takes, by the number of steps."""
         return {steps: cost.own for (name, steps), cost in sorted(self.costs.items()) if name == way}
 
+    @property
+    def timed(self) -> bool:
+        """Whether time was measured, too."""
+        return all(cost.seconds for cost in self.costs.values())
+
     def seconds(self, way: str, steps: int) -> float:
-        """The median of an iteration."""
-        return statistics.median(self.costs[way, steps].seconds)
+        """The median of an iteration; zero where nothing was timed."""
+        return statistics.median(self.costs[way, steps].seconds or (0.0,))
 
     @property
     def outer_step(self) -> float:
@@ -124,12 +129,16 @@ def memory_table(found: Sequence[Measured]) -> str:
         rows = {"DD": _row(m, "DD", "unrolled", DD_STEPS), "ours": _row(m, "ours", "condense", EPOCHS)}
         for method, numbers in rows.items():
             names = title(m.dataset) if method == "DD" else "", "DD" if method == "DD" else "condensation"
-            body.append([*names, *(f"{x:,.0f}" if x >= 20 else f"{x:.2f}" for x in numbers)])
-        ratios = [f"{dd / ours:.2f}" for dd, ours in zip(rows["DD"], rows["ours"], strict=True)]
+            body.append([*names, *map(_number, numbers)])
+        ratios = [f"{dd / ours:.2f}" if ours else DASH for dd, ours in zip(rows["DD"], rows["ours"], strict=True)]
         ratios[2:4] = "", ""  # iterations of either are not alike
         body.append(["", "ratio", *ratios])
     head = ["data set", "method", "peak MB", "of it iterating", "s/iteration", "iterations", "min in all", "paper MB", "paper min"]
     return pipe_table(head, body or [[DASH] * len(head)], left=2)
+
+
+def _number(x: int | float) -> str:
+    return DASH if x == 0 else f"{x:,.0f}" if x >= 20 else f"{x:.2f}"
 
 
 def _row(m: Measured, method: str, way: str, steps: int) -> list[int | float]:
@@ -143,7 +152,9 @@ def sentence(found: Sequence[Measured]) -> str:
     if not found:
         return "Memory and time are not measured yet: `make bench` does it."
     where = {f"{m.about['machine'] if m.about['device'] == 'cpu' else m.about['device']}" for m in found}
-    return f"Memory and time: each method in a process of its own on {' and '.join(sorted(where))}; the whole run is extrapolated."
+    said = f"Memory and time: each method in a process of its own on {' and '.join(sorted(where))}; the whole run is extrapolated."
+    untimed = [title(m.dataset) for m in found if not m.timed]
+    return said + (f" Not timed yet: {', '.join(untimed)}; `make bench` does it on a quiet machine." if untimed else "")
 
 
 def memory_plot(found: Sequence[Measured]) -> Picture:

@@ -50,6 +50,16 @@ def test_the_table_sets_ratios_beside_the_papers(written):
     ]
 
 
+def test_where_only_memory_was_measured_there_is_no_time(written):
+    untimed = {name: {**e, "seconds": []} for name, e in record()["contestants"].items()}
+    (found,) = written(record(contestants=untimed))
+    rows = [[x.strip() for x in line.split("|")[1:-1]] for line in memory.memory_table([found]).splitlines()[2:]]
+    assert [row[4] for row in rows] == ["—", "—", ""]
+    assert [row[6] for row in rows] == ["—"] * 3
+    assert rows[2][2] == "1.29"
+    assert "Not timed yet: MNIST" in memory.sentence([found])
+
+
 def test_on_a_gpu_its_own_memory_counts(written):
     gpu = {name: {**e, "allocated_mb": 42} for name, e in record()["contestants"].items()}
     found = written(record(), record(device="a GPU", contestants=gpu))
