@@ -191,9 +191,9 @@ def test_it_is_merged_with_its_state(runner, tmp_path):
 
 def test_optimal_random_selection_trains_a_hundred_sets_at_a_time_and_others_one(monkeypatch):
     (many,) = MORE_BASELINES.cells(PAPER, dataset="mnist", ipc=1, network="ors")
-    assert [len(runs) for runs in run.together(many)] == [100] * 10
-    assert [r.key for runs in run.together(many) for r in runs] == [r.key for r in many.runs()]
-    assert [len(runs) for runs in run.together(GAN_CELLS[0])] == [1, 1]
+    assert [len(runs) for runs in run.together(many, many.runs())] == [100] * 10
+    assert [r.key for runs in run.together(many, many.runs()) for r in runs] == [r.key for r in many.runs()]
+    assert [len(runs) for runs in run.together(GAN_CELLS[0], GAN_CELLS[0].runs())] == [1, 1]
 
 
 def test_many_sets_are_trained_in_one_call_to_the_numbers_of_each_alone(runner, tmp_path, monkeypatch):
