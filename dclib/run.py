@@ -35,7 +35,7 @@ def execute(cells: Sequence[Cell | Case], runner: Runner) -> None:
     Raises:
         Interrupted: told to stop; what is finished is recorded, what is not goes on next time.
     """
-    ordered = [(cell, cell.runs()) for cell in sorted(cells, key=lambda cell: cell.cost)]
+    ordered = [(cell, list(cell.runs())) for cell in sorted(cells, key=lambda cell: cell.cost)]
     made = [run.set for _, runs in ordered for run in runs if isinstance(run, TrainNetworks)]
     runner.courses = shared(made)
     groups = [some for cell, runs in ordered for some in together(cell, runs) if any(map(runner.store.missing, some))]
@@ -55,7 +55,7 @@ def execute(cells: Sequence[Cell | Case], runner: Runner) -> None:
 
 def together(cell: Cell | Case, runs: Sequence[Run | ApplicationRun]) -> list[list[Run | ApplicationRun]]:
     """A cell's runs, those of optimal random selection a hundred at a time: each has one network, too few for a GPU."""
-    runs, size = list(runs), TOGETHER if getattr(cell, "network", "") in ORS else 1
+    size = TOGETHER if getattr(cell, "network", "") in ORS else 1
     return [runs[i : i + size] for i in range(0, len(runs), size)]
 
 
