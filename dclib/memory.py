@@ -29,18 +29,13 @@ class Cost:
 
     Args:
         seconds: of each repetition; none where only memory was measured.
-        peak: of the process, in MB; on a GPU what its tensors took there.
-        before: what the process had taken when its first iteration began, in MB; 0 on a GPU.
+        peak: of the process, in MB.
+        own: what an iteration's tensors take at once, in MB.
     """
 
     seconds: tuple[float, ...]
     peak: int
-    before: int
-
-    @property
-    def own(self) -> int:
-        """The memory that iterating takes, in MB."""
-        return self.peak - self.before
+    own: float
 
 
 @dataclass(frozen=True)
@@ -57,8 +52,8 @@ class Measured:
     costs: dict[tuple[str, int], Cost]
     about: dict[str, Any]
 
-    def curve(self, way: str) -> dict[int, int]:
-        """The memory that iterating takes, by the number of steps."""
+    def curve(self, way: str) -> dict[int, float]:
+        """The memory that an iteration's tensors take at once, by the number of steps."""
         return {steps: cost.own for (name, steps), cost in sorted(self.costs.items()) if name == way}
 
     @property
@@ -106,8 +101,7 @@ def _measured(record: dict[str, Any]) -> Measured:
     costs = {}
     for name, entry in record["contestants"].items():
         way, _, steps = name.partition("/")
-        memory = (entry["allocated_mb"], 0) if "allocated_mb" in entry else (entry["peak_mb"], entry["before_mb"])
-        costs[way, int(steps)] = Cost(tuple(map(float, entry["seconds"])), *memory)
+        costs[way, int(steps)] = Cost(tuple(map(float, entry["seconds"])), int(entry["peak_mb"]), float(entry["allocated_mb"]))
     found = Measured(record["case"]["dataset"], costs, {n: v for n, v in record.items() if n not in ("case", "contestants")})
     _check(found)
     return found
@@ -133,7 +127,7 @@ def memory_table(found: Sequence[Measured]) -> str:
         ratios = [f"{dd / ours:.2f}" if ours else DASH for dd, ours in zip(rows["DD"], rows["ours"], strict=True)]
         ratios[2:4] = "", ""  # iterations of either are not alike
         body.append(["", "ratio", *ratios])
-    head = ["data set", "method", "peak MB", "of it iterating", "s/iteration", "iterations", "min in all", "paper MB", "paper min"]
+    head = ["data set", "method", "peak MB", "tensors MB", "s/iteration", "iterations", "min in all", "paper MB", "paper min"]
     return pipe_table(head, body or [[DASH] * len(head)], left=2)
 
 

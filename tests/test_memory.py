@@ -8,8 +8,8 @@ from dclib import memory
 from dclib.errors import FileError
 
 
-def entry(seconds, peak, **more):
-    return {"seconds": seconds, "peak_mb": peak, "before_mb": 300, **more}
+def entry(seconds, peak):
+    return {"seconds": seconds, "peak_mb": peak, "allocated_mb": peak - 300.0}
 
 
 def record(**changes):
@@ -60,10 +60,9 @@ def test_where_only_memory_was_measured_there_is_no_time(written):
     assert "Not timed yet: MNIST" in memory.sentence([found])
 
 
-def test_on_a_gpu_its_own_memory_counts(written):
-    gpu = {name: {**e, "allocated_mb": 42} for name, e in record()["contestants"].items()}
-    found = written(record(), record(device="a GPU", contestants=gpu))
-    assert [m.curve("unrolled")[30] for m in found] == [600, 42]
+def test_machines_and_devices_are_told_apart(written):
+    found = written(record(), record(device="a GPU"), record(device="a GPU"))
+    assert [m.about["device"] for m in found] == ["cpu", "a GPU"]
 
 
 def test_the_last_measurement_on_a_machine_counts(written):
