@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
+from typing import ClassVar
 
 from . import checks
 from .architectures import AlexCifarNet, LeNet, Network
@@ -56,6 +57,8 @@ class TrainGan:
     hyper: GanTraining = field(default_factory=GanTraining)
     seed: int = 0
     image_size: int = 0
+    channels: ClassVar[int] = 0  # as they are
+    held_out: ClassVar[int] = 0  # none
 
     @cached_property
     def key(self) -> str:

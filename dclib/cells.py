@@ -37,6 +37,7 @@ class Cell:
     sets: int
     networks: int
     variant: str = ""  # see `variants`
+    budget: str = ""  # what the experiment changes of the preset's hyper-parameters, as a variant
 
     def runs(self, seeds: Sequence[int] | None = None) -> list[Run]:
         """The runs that test networks, one for each set; each names the run that makes its set, if there is one."""
@@ -51,8 +52,8 @@ class Cell:
     def make_set(self, seed: int) -> MakeSet:
         """The run that makes the set of that seed."""
         if self.network not in INSTEAD:
-            hyper = variants.apply(self.preset.condensation(self), self.variant)
-            return MakeSet(self.dataset, "condense", seed, hyper)
+            hyper = variants.apply(self.preset.condensation(self), self.budget)
+            return MakeSet(self.dataset, "condense", seed, variants.apply(hyper, self.variant))
         if self.network in DD:
             return dd.make_set(self.dataset, self.ipc, seed, self.preset.distillation(self.dataset, self.ipc))
         if self.network == GAN:
@@ -67,6 +68,11 @@ class Cell:
         if self.network == WHOLE:
             return 20.0
         return self.ipc * sum(COST.get(name.partition(":")[0], 1.0) for name in (self.network, self.test_network))
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """The data sets it needs: one."""
+        return (self.dataset,)
 
     @property
     def place(self) -> dict[str, Any]:

@@ -30,6 +30,15 @@ def fraction(spec: Any, *names: str) -> None:
         object.__setattr__(spec, name, float(value))
 
 
+def at_least_zero(spec: Any, *names: str) -> None:
+    """Refuse what is negative, infinite or no number."""
+    for name in names:
+        value = getattr(spec, name)
+        ok = _is_number(value) and 0 <= value < float("inf")
+        require(ok, f"{name} must be a number of at least 0, not {value!r}")
+        object.__setattr__(spec, name, float(value))
+
+
 def require(ok: bool, sentence: str) -> None:
     """Raise `SpecError` with that sentence unless `ok`."""
     if not ok:
@@ -46,8 +55,7 @@ def descent(spec: Any) -> None:
     whole(spec, 1, "batch")
     positive(spec, "lr")
     fraction(spec, "momentum")
-    decay = spec.weight_decay
-    require(_is_number(decay) and 0 <= decay < float("inf"), f"weight_decay must be a number of at least 0, not {decay!r}")
+    at_least_zero(spec, "weight_decay")
     for operation in spec.operations:
         one_of("augmentation", operation, AUGMENTATIONS if "+" in spec.augment else ("none", *AUGMENTATIONS))
 

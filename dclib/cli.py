@@ -51,6 +51,7 @@ def condense(
     real_batch: Annotated[int, option("real images of each class in a step")] = Condensation.real_batch,
     distance: Annotated[str, option(f"D: {', '.join(DISTANCES)}")] = Condensation.distance,
     init: Annotated[str, option("start from noise or from real images")] = Condensation.init,
+    batches: Annotated[str, option("match each class's gradient, separate, or that of all classes, mixed")] = Condensation.batches,
     bn: Annotated[str, option("batch norm's statistics: code: the authors' estimate; true: the real images'")] = Condensation.bn,
     patience: Annotated[int, option("stop when the loss has not fallen for so many outer steps; 0: never")] = 0,
     precision: Precision = Condensation.precision,
@@ -93,7 +94,7 @@ def _condense(run: MakeSet, output: Path, device: str, engine: str, force: bool)
 
 
     with ranks.joined(device) as (me, device):
-        sets.load(run.dataset, run.image_size)  # before signals are caught, so that Ctrl-C ends a download at once
+        sets.load_of(run)  # before signals are caught, so that Ctrl-C ends a download at once
         there = me.share(me.rank == 0 and not force and sets.is_there(run, output))
         if not there:
             with stopping() as should_stop:

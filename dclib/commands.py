@@ -4,19 +4,22 @@ As in `cli`, which gathers all commands, each checks what it was asked before it
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from .console import say, seconds, table, whole, words
+from .errors import SpecError, one_of
 from .options import Device, Engine, Preset_, Results, examples, option
 
 RUN_EXAMPLES = examples(
     "dclib run cross_arch",
     'dclib run cross_arch --preset cpu --networks "ConvNet LeNet" --for 2h',
     "dclib run cross_arch --preset cpu --workers 4",
+    'dclib run nas --space "width=8 depth=1"',
     "dclib run cross_arch --preset paper --cluster tcp://host:8786",
 )
+OPTION_OF = {"network": "networks", "test_network": "test_networks", "variant": "variants"}
 MERGE_EXAMPLES = examples("dclib merge fetched/results")
 
 
@@ -26,6 +29,8 @@ def run(
     datasets: Annotated[list[str] | None, option("only these data sets; several with commas between, or in quotes")] = None,
     networks: Annotated[list[str] | None, option("only sets made with these networks, or random")] = None,
     test_networks: Annotated[list[str] | None, option("only these networks trained on the sets")] = None,
+    memories: Annotated[list[str] | None, option("continual: only memories filled by random, herding or condense")] = None,
+    space: Annotated[str, option("nas: only architectures with these options, as in 'width=32,64 norm=instance'")] = "",
     variants: Annotated[list[str] | None, option("only these variants, as in distance=euclidean,init=real")] = None,
     ipc: Annotated[list[str] | None, option("only these numbers of images per class")] = None,
     device: Device = "auto",
@@ -36,7 +41,7 @@ def run(
     cluster: Annotated[str | None, option("a Dask scheduler's address, as tcp://host:8786: its workers compute")] = None,
 ) -> None:
     """Compute what is missing of a table, record and print it."""
-    from . import experiments, report
+    from . import experiments, report, studies
     from .cluster import check_request
     from .outcomes import look_up, varying
     from .reproduce import check
@@ -47,28 +52,66 @@ def run(
     check(preset, False, device, () if cluster else words(datasets) or ())  # on a cluster it is the workers that have the data
     narrow = dict(dataset=words(datasets), network=words(networks), test_network=words(test_networks), ipc=whole(words(ipc)))
     narrow["variant"] = words(variants)
-    cells, store = experiments.with_yardsticks(experiments.find(experiment).cells(budget, **narrow)), Store(results)
+    applied = {"datasets": narrow["dataset"], "memories": words(memories), "space": space or None}
+    one_of("experiment", experiment, (*experiments.ALL, *studies.ALL))
+    store, of_study = Store(results), experiment in studies.ALL
+    if of_study:
+        cells, applied = _cases(experiment, budget, applied, narrow)
+    else:
+        _refuse(experiment, {name: applied[name] for name in ("memories", "space")})
+        cells = experiments.with_yardsticks(experiments.find(experiment).cells(budget, **narrow))
     if left := store.incomplete(cells):
         from .run import compute
 
         where = dict(device=device, engine=engine, cluster=cluster, workers=workers)
         left = compute(left, store, preset, seconds=time_limit, **where)
-    outcomes = look_up(experiment, preset, store, **narrow)
-    crossed = {"network", "test_network"} <= set(varying(outcomes))
-    print(report.matrix_table(outcomes) if crossed else report.list_table(outcomes))
-    print(report.missing_sentence(outcomes))
+    if of_study:
+        _print_study(experiment, preset, store, applied)
+    else:
+        outcomes = look_up(experiment, preset, store, **narrow)
+        crossed = {"network", "test_network"} <= set(varying(outcomes))
+        print(report.matrix_table(outcomes) if crossed else report.list_table(outcomes))
+        print(report.missing_sentence(outcomes))
     if left:
         say(f"time is up: {len(left)} of {len(cells)} cells are left; the same command goes on from there")
 
 
+def _cases(name: str, budget: Any, applied: dict[str, Any], narrow: dict[str, Any]) -> tuple[list, dict[str, Any]]:
+    """The cases of an application, and which of the options narrow it."""
+    from .studies import ALL
+
+    mine = ("datasets", "memories") if name == "continual" else ("datasets", "space")
+    _refuse(name, {n: v for n, v in applied.items() if n not in mine} | {n: v for n, v in narrow.items() if n != "dataset"})
+    given = {n: applied[n] for n in mine if applied[n] is not None}
+    return ALL[name].cells(budget, **given), given
+
+
+def _refuse(name: str, options: dict[str, Any]) -> None:
+    """Refuse options that do not narrow that experiment."""
+    for option_, value in options.items():
+        if value is not None:
+            raise SpecError(f"{name} cannot be narrowed by {OPTION_OF.get(option_, option_)}: leave it out")
+
+
+def _print_study(name: str, preset: str, store: Any, given: dict[str, Any]) -> None:
+    from . import application_report as report
+    from . import studied
+
+    found = studied.learned(preset, store, **given) if name == "continual" else studied.searched(preset, store, **given)
+    parts = (report.continual_table, report.gain_sentence) if name == "continual" else (report.search_table, report.found_sentence)
+    for text in (*(part(found) for part in parts), report.missing_sentence(found)):
+        if text:
+            print(text)
+
+
 def status(preset: Annotated[str, option("only this one: smoke, cpu or paper")] = "", results: Results = None) -> None:
     """Tell how many cells of each table are recorded."""
-    from . import experiments
+    from . import experiments, studies
     from .results import Store
 
     presets = [experiments.find_preset(preset)] if preset else list(experiments.PRESETS.values())
     store, rows = Store(results), []
-    for experiment in experiments.ALL.values():
+    for experiment in (*experiments.ALL.values(), *studies.ALL.values()):
         grids = [experiment.cells(p) for p in presets]
         counts = [f"{len(cells) - len(store.incomplete(cells))} of {len(cells)}" for cells in grids]
         rows.append((experiment.name, experiment.label, *counts))

@@ -59,8 +59,11 @@ def _cell(o: Outcome) -> str:
 
 def _difference(o: Outcome) -> str:
     """In points and in standard errors; of another class beyond two of them, so that a page may colour it."""
-    text = f"{figure(o, 'difference')} ({figure(o, 'in std. errors')})"
-    return text if abs(o.difference) <= 2 * o.standard_error else f'<span class="apart">{text}</span>'
+    text = figure(o, "difference")
+    if o.standard_errors is None:
+        return text
+    text += f" ({figure(o, 'in std. errors')})"
+    return text if abs(o.standard_errors) <= 2 else f'<span class="apart">{text}</span>'
 
 
 def records_list(outcomes: Sequence[Outcome]) -> str:

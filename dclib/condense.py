@@ -15,6 +15,7 @@ from torch import Tensor
 
 from . import engine as engines
 from .checkpoint import State, load_checkpoint, save_checkpoint
+from .courses import course
 from .data import Dataset, generator
 from .errors import Diverged, Interrupted
 from .inner import InnerStep
@@ -87,6 +88,7 @@ def condense(
     on_resume: Callable[[State], None] = lambda state: None,
     should_stop: Callable[[], bool] = lambda: False,
     ranks: Ranks = ALONE,
+    on_course: bool = False,
 ) -> State:
     """Run Algorithm 1 and return its final state; `state.images` is S, normalised.
 
@@ -101,6 +103,8 @@ def condense(
         on_resume: called with the state that a checkpoint held.
         should_stop: asked before each inner step; True saves the state and raises.
         ranks: the processes that share the classes, from `ranks.joined`; the first of them reads and writes the checkpoint.
+        on_course: the checkpoint serves all runs that differ in K alone (see `courses`): it keeps the final state, too, and one
+            that is farther than K is not used.
 
     Raises:
         Diverged: an image became NaN or infinite.
@@ -110,12 +114,15 @@ def condense(
     """
     h, where = hyper.resolve(), engines.resolve_device(device)
     chosen = engines.choose(engine, where, work(h, dataset.classes))
-    identity = {"run": key(h), "data": dataset.hash, "seed": seed, "engine": chosen}
+    identity = {"run": course(h) if on_course else key(h), "data": dataset.hash, "seed": seed, "engine": chosen}
     with engines.arithmetic(h.precision, where):
         condenser = Condenser(dataset.to(where), h, seed, chosen, ranks)
         if _resume(condenser, checkpoint, identity):
             on_resume(condenser.state)
-        return _to_the_end(condenser, checkpoint, identity, on_step, should_stop)
+        state = _to_the_end(condenser, checkpoint, identity, on_step, should_stop)
+    if on_course and checkpoint is not None and ranks.rank == 0:
+        save_checkpoint(checkpoint, state, identity)
+    return state
 
 
 def _to_the_end(
@@ -145,7 +152,8 @@ def _resume(condenser: Condenser, checkpoint: Path | str | None, identity: dict)
     """Take the state from the checkpoint that the first rank finds, if any."""
     ranks, state = condenser.ranks, condenser.state
     if ranks.rank == 0 and checkpoint is not None and Path(checkpoint).exists():
-        state = condenser.state = load_checkpoint(checkpoint, identity, state.images.device)
+        kept = load_checkpoint(checkpoint, identity, state.images.device)
+        state = condenser.state = kept if kept.k <= condenser.hyper.outer_steps else state
     found = ranks.share((state.k, state.losses, state.seconds))
     state.k, state.losses, state.seconds = found
     ranks.copy([state.images, state.velocity])

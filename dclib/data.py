@@ -8,10 +8,12 @@ pixels on use and draws batches of one class from a seeded generator.
 import dataclasses
 import hashlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
@@ -20,11 +22,11 @@ from . import sources
 from .errors import DataError
 from .folders import read_folder
 from .formats import ARRAYS, Raw, check, read_npz
-from .pixels import canonical, convert, measure
+from .pixels import VIEWS, canonical, convert, measure
 from .sources import KNOWN, Known, available
 from .spec import derive
 
-__all__ = ["KNOWN", "Dataset", "available", "generator", "load"]
+__all__ = ["KNOWN", "Dataset", "available", "generator", "hold_out", "load"]
 
 
 def generator(seed: int, *purpose: object) -> torch.Generator:
@@ -156,7 +158,8 @@ def load(
     """Load a data set by name, or the user's own by its path.
 
     Args:
-        name: a name in `KNOWN`, the stem of an .npz in the data root, or the path of an .npz or of an image folder.
+        name: a name in `KNOWN`, the stem of an .npz in the data root, or the path of an .npz or of an image folder; with
+            "+inverted" or "+turned" behind it, its images are another domain with the same labels.
         root: the data root; by default $DCLIB_DATA, else dclib in the user's cache folder.
         image_size: resize to this square size in pixels (bilinear with antialiasing); 0 leaves it (digits: 28).
         channels: 1 makes the images grey, 3 makes them RGB, 0 leaves them.
@@ -169,6 +172,9 @@ def load(
         DataError: nothing found, or the data cannot be used.
     """
     _check_request(image_size, channels)
+    if (view := str(name).rpartition("+"))[2] in VIEWS:
+        seen = load(view[0], root=root, image_size=image_size, channels=channels, download=download)
+        return _view(seen, str(name), VIEWS[view[2]])
     text, folder = str(name), sources.data_root(root)
     path, known = Path(name).expanduser(), None
     if path.suffix == ".npz":
@@ -203,6 +209,32 @@ def _assemble(name: str, raw: Raw, side: int, channels: int, known: Known | None
     names = known.classes if known else raw.classes or tuple(map(str, range(int(y_train[-1]) + 1)))
     tensors = map(torch.from_numpy, (x_train, y_train, x_test, y_test))
     return Dataset(name, *tensors, mean, std, names, known.note if known else "")
+
+
+def _view(seen: Dataset, name: str, change: Callable[[np.ndarray], np.ndarray]) -> Dataset:
+    """A data set with every image changed, in canonical order again and with a mean and std of its own."""
+    pairs = (seen.x_train, seen.y_train), (seen.x_test, seen.y_test)
+    (x_train, y_train), (x_test, y_test) = (canonical(change(x.numpy()), y.numpy()) for x, y in pairs)
+    tensors = map(torch.from_numpy, (x_train, y_train, x_test, y_test))
+    return Dataset(name, *tensors, *measure(x_train, name), seen.class_names, seen.note)
+
+
+def hold_out(dataset: Dataset, count: int) -> tuple[Dataset, Dataset]:
+    """Draw `count` training images, always the same, and keep them to validate on.
+
+    Returns:
+        The data set without them, and it with them in place of its test images.
+
+    Raises:
+        DataError: no training image would be left.
+    """
+    n = len(dataset.y_train)
+    if count >= n:
+        raise DataError(f"cannot hold {count} images out of {dataset.name}, which has {n} to train on: hold out fewer")
+    order = torch.randperm(n, generator=generator(0, "held out")).to(dataset.y_train.device)
+    out, kept = order[:count].sort().values, order[count:].sort().values
+    rest = dataclasses.replace(dataset, x_train=dataset.x_train[kept], y_train=dataset.y_train[kept])
+    return rest, dataclasses.replace(rest, x_test=dataset.x_train[out], y_test=dataset.y_train[out])
 
 
 def _constants(known: Known | None, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]] | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import dd, variants
+from . import ablations, dd, variants
 from .errors import SpecError, one_of
 from .presets import AXES, BEST, CPU, GAN, INSTEAD, ORS, PAPER, PRESETS, RANDOM, REAL, SMOKE, WHOLE, Cell, Preset
 from .spec import FAMILIES, GUIDED, Condensation, Network
@@ -40,6 +40,8 @@ class Experiment:
         belongs: which points of the grid are cells, by their coordinates; by default all.
         repeats: for a preset, the number of sets and of networks trained on each, or these from some number of images per class
             on; by default the preset's.
+        budgets: for a preset, hyper-parameters in place of its own, as a variant.
+        more: further grids, each told by the axes on which it differs from `grid`, where that has not been narrowed away.
     """
 
     name: str
@@ -48,6 +50,8 @@ class Experiment:
     grid: dict[str, tuple]
     diagonal: bool = False
     repeats: dict[str, tuple[int, int] | dict[int, tuple[int, int]]] = field(default_factory=dict)
+    budgets: dict[str, str] = field(default_factory=dict)
+    more: tuple[dict[str, tuple], ...] = ()
     belongs: Callable[[dict[str, Any]], bool] = lambda place: True
 
     def cells(self, preset: Preset, **narrow: Sequence | int | None) -> list[Cell]:
@@ -56,12 +60,13 @@ class Experiment:
         Raises:
             SpecError: an axis that the experiment lacks, an empty list, or values that no cell has together.
         """
-        axes = {"variant": ("",), **self.grid, **preset.grid.get(self.name, {})}
+        fixed = dict(preset.grid.get(self.name, {}))
         for axis, values in narrow.items():
             one_of(f"axis of {self.name}", axis, AXES)
             if values is not None:
-                axes[axis] = _checked_axis(axis, values)
-        points = [dict(zip(AXES, point, strict=True)) for point in itertools.product(*(axes[axis] for axis in AXES))]
+                fixed[axis] = _checked_axis(axis, values)
+        axes = {"variant": ("",), **self.grid, **fixed}
+        points = [dict(zip(AXES, point, strict=True)) for point in self._points(axes, fixed)]
         if self.diagonal:
             points = [p for p in points if p["test_network"] == p["network"] or p["network"] in INSTEAD]
         points = [p for p in points if p["network"] != WHOLE or p["ipc"] == axes["ipc"][0]]  # the same at any
@@ -72,12 +77,21 @@ class Experiment:
             raise SpecError(f"no cell of {self.name} has {given} together: give fewer of them, or others")
         return [self._cell(preset, **p) for p in points]
 
+    def _points(self, axes: dict[str, tuple], fixed: dict[str, tuple]) -> list[tuple]:
+        """The points of the grid, then those of the further grids that are within what is fixed, each once."""
+        grids = [axes]
+        for other in self.more:
+            left = {axis: tuple(v for v in values if v in fixed.get(axis, values)) for axis, values in other.items()}
+            grids.append({**axes, **left})
+        return list(dict.fromkeys(p for grid in grids for p in itertools.product(*(grid[axis] for axis in AXES))))
+
     def _cell(self, preset: Preset, **place: Any) -> Cell:
         repeats = self.repeats.get(preset.name, (preset.sets, preset.networks))
         if isinstance(repeats, dict):
             repeats = repeats[max(ipc for ipc in repeats if ipc <= place["ipc"])]
         sets = preset.sets_of(place["network"], place["dataset"]) or repeats[0]
-        return Cell(**place, preset=preset, sets=sets, networks=1 if place["network"] in ORS else repeats[1])
+        networks = 1 if place["network"] in ORS else repeats[1]
+        return Cell(**place, preset=preset, sets=sets, networks=networks, budget=self.budgets.get(preset.name, ""))
 
 
 def _checked_axis(axis: str, values: Any) -> tuple:
@@ -175,6 +189,7 @@ DISTILLATION = Experiment(
     belongs=dd.belongs,
 )
 DECLARED = (METHOD, CORESETS, CONDENSED_IMAGES, CROSS_ARCH, IMAGES_PER_CLASS, DISTILLATION, MORE_BASELINES, CIFAR100)
+DECLARED += tuple(Experiment(**declared) for declared in ablations.DECLARED)
 ALL = {experiment.name: experiment for experiment in DECLARED}
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from .errors import one_of
 from .files import write_atomic
-from .outcomes import DASH, Outcome, title
+from .outcomes import DASH, Outcome, labels
 from .results import CondensedSet
 
 if TYPE_CHECKING:
@@ -83,8 +83,9 @@ def heatmap(outcomes: Sequence[Outcome], rows: str = "network", columns: str = "
     for panel, (name, values) in zip(panels, maps.items(), strict=True):
         _draw_map(panel, values, low, high)
         panel.set_title(name, fontsize=16)
-        panel.set_xticks(range(len(across)), map(title, across), rotation=60, ha="right", rotation_mode="anchor", fontsize=13)
-        panel.set_yticks(range(len(down)), map(title, down), fontsize=13)
+        names = labels(outcomes, columns).values()
+        panel.set_xticks(range(len(across)), names, rotation=60, ha="right", rotation_mode="anchor", fontsize=13)
+        panel.set_yticks(range(len(down)), labels(outcomes, rows).values(), fontsize=13)
     return Picture(figure, f"accuracies in percent: {', '.join(maps)}")
 
 

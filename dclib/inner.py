@@ -93,6 +93,8 @@ class InnerStep:
             set_statistics(self.network.train(), [self.real_images(c, count) for c in range(self.dataset.classes)], self.hyper.bn)
         self.network.eval()
         gradient = torch.zeros_like(self.images)
+        if self.hyper.batches == "mixed":  # one pair of gradients, which cannot be shared: the first rank matches it
+            return self.match_all() if self.ranks.rank == 0 else (self.images.new_zeros(()), gradient)
         held = max(1, min(self.held(), -(-len(mine) // self.lanes)))
         shares = [mine[i : i + held] for i in range(0, len(mine), held)]
         losses = list(lanes.each(lambda classes: self.match(classes, gradient), shares, self.lanes))
@@ -106,14 +108,28 @@ class InnerStep:
 
     def match(self, classes: range, gradient: Tensor) -> Float[Tensor, ""]:
         """Return the matching loss summed over some classes, and put its derivative by their images into `gradient`."""
-        chunk = engines.chunk(self.images.device)
-        real = [matching.real_gradients(self.first_order, self.parameters, self.real_images(c), c, chunk) for c in classes]
-        stacked = [torch.stack(g) for g in zip(*real, strict=True)]
+        stacked = [torch.stack(g) for g in zip(*map(self.real_gradients, classes), strict=True)]
         which = slice(classes.start, classes.stop, classes.step)
         S = self.images[which].detach().requires_grad_()
         loss = matching.matching_loss(self.network, self.hyper.distance, stacked, S, self.labels[which]).sum()
         gradient[which] = torch.autograd.grad(loss, S)[0]
         return loss.detach()
+
+    def real_gradients(self, c: int) -> list[Tensor]:
+        """∇_θ L^T_c, the mean over the real images of a class."""
+        chunk = engines.chunk(self.images.device)
+        return matching.real_gradients(self.first_order, self.parameters, self.real_images(c), c, chunk)
+
+    def match_all(self) -> tuple[Float[Tensor, ""], Tensor]:
+        """Match the gradient over all real images drawn with that over all of S: the loss, and its derivative by S."""
+        total, real = sum(map(len, self.drawn)), [torch.zeros_like(p) for p in self.parameters]
+        gradients = lanes.each(self.real_gradients, range(self.dataset.classes), self.lanes)
+        for drawn, of_class in zip(self.drawn, gradients, strict=True):
+            torch._foreach_add_(real, of_class, alpha=len(drawn) / total)
+        S, labels = self.images.detach().requires_grad_(), self.labels.repeat_interleave(self.hyper.ipc)
+        one = [g[None] for g in real]  # a single "class" of many labels
+        loss = matching.matching_loss(self.network, self.hyper.distance, one, S.flatten(0, 1)[None], labels[None]).sum()
+        return loss.detach(), torch.autograd.grad(loss, S)[0]
 
     def train_network(self, k: int, t: int) -> None:
         """Line 9: ς_θ epochs over the whole of S, in shuffled batches."""

@@ -10,15 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .applications import ApplicationRun, LearnTasks, behind
 from .errors import DclibError
 from .files import write_atomic
 from .presets import Cell, Run
 from .records import in_words, plain
 from .results import CondensedSet, Store
 from .spec import MakeSet, TrainGan, TrainNetworks, WholeTraining, full
+from .studies import Case
 
 Whole = WholeTraining | TrainGan
-Doable = MakeSet | TrainGan | Run
+Doable = MakeSet | TrainGan | Run | ApplicationRun
 
 
 @dataclass(frozen=True)
@@ -26,13 +28,13 @@ class Job:
     """One run, and how it is to be done.
 
     Args:
-        run: of stage C or T, or on the whole set.
+        run: of stage C or T, on the whole set, or of an application.
         rank: its place in the order of all runs; 0 comes first.
         preset: the folder of new records.
         device, engine: as for `run.Runner`.
         checkpoints: the root of the store where a set under way is kept, if the worker shares its disk.
         known: the records of the run and of what it stands on.
-        made: the condensed set, for stage T.
+        made: the condensed sets that it trains networks on.
         state: of the training on the whole set that the run is or stands on, if the worker does not share the disk.
     """
 
@@ -43,7 +45,7 @@ class Job:
     engine: str
     checkpoints: Path | None = None
     known: tuple[dict[str, Any], ...] = ()
-    made: CondensedSet | None = None
+    made: tuple[CondensedSet, ...] = ()
     state: bytes | None = field(default=None, repr=False)
 
     @property
@@ -56,8 +58,8 @@ class Job:
         store = Store(folder, self.checkpoints)
         for record in self.known:
             store.add(self.preset, record)
-        if self.made is not None:
-            self.made.save(store.set_path(self.preset, self.made.key))
+        for made in self.made:
+            made.save(store.set_path(self.preset, made.key))
         if self.state is not None:
             write_atomic(store.whole_path(self.preset, _whole(self.run).key), self.state)
         return store
@@ -88,6 +90,13 @@ def answer(job: Job, store: Store, error: DclibError | None) -> Answer:
     return Answer(new, path and CondensedSet.load(path), _state(store, job.preset, whole), error)
 
 
+def _sets(run: Doable) -> tuple[MakeSet, ...]:
+    """The runs that make the sets on which a run trains networks."""
+    if isinstance(run, MakeSet | Whole):
+        return ()
+    return (run.set,) if isinstance(run, TrainNetworks) else behind(run)
+
+
 def _whole(run: Doable) -> Whole | None:
     """The training on the whole set that a run is, or that a set is chosen with or drawn from."""
     return run if isinstance(run, Whole) else getattr(run, "base", None)
@@ -110,7 +119,7 @@ class Board:
         how: the preset, device, engine and checkpoints of every job.
     """
 
-    def __init__(self, cells: Sequence[Cell], store: Store, **how: Any):
+    def __init__(self, cells: Sequence[Cell | Case], store: Store, **how: Any):
         self.store, self.how = store, how
         self.waiting: dict[str, list[tuple[int, Doable]]] = {}  # by the key of what they stand on, "" if it is here
         self.noted: set[str] = set()
@@ -119,9 +128,9 @@ class Board:
             self._note(rank, run)
         self.total = len(self.noted)
 
-    def _missing(self, cells: Sequence[Cell]) -> list[Run]:
+    def _missing(self, cells: Sequence[Cell | Case]) -> list[Any]:
         """Each run once, with the most networks that a cell asks for."""
-        runs: dict[str, Run] = {}
+        runs: dict[str, Any] = {}
         for run in (run for cell in sorted(cells, key=lambda cell: cell.cost) for run in cell.runs()):
             if run.key not in runs or run.networks > runs[run.key].networks:
                 runs[run.key] = run
@@ -132,19 +141,17 @@ class Board:
         if run.key in self.noted:
             return
         self.noted.add(run.key)
-        base = self._base(run)
-        self.waiting.setdefault(base.key if base else "", []).append((rank, run))
-        if base:
+        bases = self._bases(run)
+        self.waiting.setdefault(bases[0].key if bases else "", []).append((rank, run))
+        for base in bases:
             self._note(rank, base)
 
-    def _base(self, run: Doable) -> MakeSet | Whole | None:
-        """What must be done before a run, if it is not here."""
-        if isinstance(run, TrainNetworks):
-            made = run.set
-            here = self.store.find_set(made.key) if made.learned else self.store.indices(made.key)
-            return None if here else made
-        whole = run.base if isinstance(run, MakeSet) else None
-        return whole if whole and not self.store.is_trained(whole) else None
+    def _bases(self, run: Doable) -> list[MakeSet | Whole]:
+        """What must be done before a run and is not here."""
+        if isinstance(run, MakeSet):
+            return [run.base] if run.base and not self.store.is_trained(run.base) else []
+        find = {True: self.store.find_set, False: self.store.indices}
+        return [made for made in _sets(run) if not find[made.learned](made.key)]
 
     def begin(self) -> list[Job]:
         """The jobs that nothing stands before: trainings on the whole set, sets to be made, and runs whose sets are here."""
@@ -162,20 +169,26 @@ class Board:
         if got.error is not None:
             return []
         self.done += 1
-        if isinstance(job.run, MakeSet):
+        if isinstance(job.run, MakeSet | LearnTasks):
             self.store.remove_checkpoint(preset, key)
         return self._on(key)
 
     def _on(self, key: str) -> list[Job]:
-        """The jobs that stand on the run of that key, which is done; lower ranks first."""
-        return [self._job(rank, run) for rank, run in sorted(self.waiting.pop(key, []), key=lambda ranked: ranked[0])]
+        """The jobs that stand on the run of that key, which is done, and on nothing that is not; lower ranks first."""
+        ready = []
+        for rank, run in sorted(self.waiting.pop(key, []), key=lambda ranked: ranked[0]):
+            if others := [base for base in self._bases(run) if base.key != key] if key else []:
+                self.waiting.setdefault(others[0].key, []).append((rank, run))
+            else:
+                ready.append(self._job(rank, run))
+        return ready
 
     def _job(self, rank: int, run: Doable) -> Job:
-        base = run.set if isinstance(run, TrainNetworks) else _whole(run)
-        path = self.store.find_set(base.key) if isinstance(run, TrainNetworks) else None
+        bases = _sets(run) or tuple(filter(None, (_whole(run),)))
+        paths = [self.store.find_set(base.key) for base in bases]
+        made = tuple(CondensedSet.load(path) for path in paths if path)
         state = None if self.how.get("checkpoints") else _state(self.store, self.how["preset"], _whole(run))
-        made = path and CondensedSet.load(path)
-        return Job(run, rank, known=self._known(*{base.key, run.key} if base else {run.key}), made=made, state=state, **self.how)
+        return Job(run, rank, known=self._known(*{base.key for base in bases} | {run.key}), made=made, state=state, **self.how)
 
     def _known(self, *keys: str) -> tuple[dict[str, Any], ...]:
         return tuple(plain(record) for key in keys for record in self.store.records.get(key, []))

@@ -88,7 +88,7 @@ def matching_loss(
     kind: str,
     real: Sequence[Tensor],
     images: Float[Tensor, "classes ipc c h w"],
-    labels: Int[Tensor, " classes"],
+    labels: Int[Tensor, "classes ..."],
 ) -> Float[Tensor, " classes"]:
     """D(∇_θ L^S_c, ∇_θ L^T_c) for several classes at once, differentiable with respect to the images.
 
@@ -97,7 +97,7 @@ def matching_loss(
         kind: one of the three distances.
         real: for each parameter, the real gradients of these classes stacked along the first axis.
         images: the synthetic images, class by class.
-        labels: the classes.
+        labels: the classes, or a label for each image where one "class" has many.
     """
     parameters = {name: p.detach() for name, p in network.named_parameters()}
     buffers = dict(network.named_buffers())

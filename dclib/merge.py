@@ -217,8 +217,9 @@ def _started(record: dict[str, Any]) -> str:
 def _data(record: dict[str, Any]) -> tuple:
     """What names the data of a record."""
     made = record.get("run", {})
-    made = made.get("set", made)
-    return made.get("dataset"), made.get("image_size", 0)
+    made = made.get("set") or made
+    name = made.get("dataset") or ", ".join(made.get("tasks", ())) or None
+    return name, *(made.get(part, 0) for part in ("image_size", "channels", "held_out"))
 
 
 def _words(record: dict[str, Any]) -> str:

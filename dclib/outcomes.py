@@ -7,7 +7,7 @@ beats randomly chosen real images with the same test network, or is itself that 
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, pstdev, variance
@@ -18,7 +18,7 @@ from .errors import one_of
 from .experiments import AXES, GAN, INSTEAD, ORS, RANDOM, Cell, yardstick
 from .presets import Run
 from .results import Store
-from .spec import WholeTraining
+from .spec import FAMILIES, Network, WholeTraining
 
 DASH = "—"
 SETS = range(5)  # seeds of the sets that count where they are recorded
@@ -183,13 +183,26 @@ def _beats_random(cell: Cell, sets: dict[str, tuple[float, ...]], store: Store) 
 
 
 def varying(outcomes: Sequence[Outcome]) -> list[str]:
-    """The axes on which the outcomes differ."""
-    return [axis for axis in AXES if len({o.place[axis] for o in outcomes}) > 1]
+    """The axes on which the outcomes differ; where each network is trained on its own set, the trained one is none of them."""
+    own = all(o.place["test_network"] == o.place["network"] for o in outcomes)
+    axes = [axis for axis in AXES if not (own and axis == "test_network")]
+    return [axis for axis in axes if len({o.place[axis] for o in outcomes}) > 1]
 
 
 def made_by(network: str) -> str:
     """What stands in a row or column of a table that has other images beside condensed ones."""
     return title(network) if network in INSTEAD else f"condensed, {network}"
+
+
+def labels(outcomes: Iterable[Outcome], axis: str) -> dict[Any, str]:
+    """How the values of an axis are written side by side: networks that differ in one option by its value."""
+    values = list(dict.fromkeys(o.place[axis] for o in outcomes))
+    if len(values) > 1 and axis in ("network", "test_network") and len({v.partition(":")[0] for v in values}) == 1:
+        networks = [Network.parse(v) for v in values]
+        differing = [name for name in FAMILIES[networks[0].family] if len({n[name] for n in networks}) > 1]
+        if len(differing) == 1:
+            return {v: str(n[differing[0]]) for v, n in zip(values, networks, strict=True)}
+    return {v: title(v) for v in values}
 
 
 def title(value: Any) -> str:

@@ -7,6 +7,8 @@ its source, so they are not here either.
 import re
 from typing import Any
 
+from .architectures import Network
+
 Accuracy = tuple[float, float]  # mean, standard deviation
 
 NETWORKS = 100  # behind each number: 20 trained on each of 5 sets
@@ -94,6 +96,49 @@ TABLE_T9 = _grid("""
 """)
 WHOLE_T9 = {"cifar100": (56.2, 0.3)}
 
+# Tables T2-T6: MNIST, 1 image per class, ConvNet; (its option in stage C, its option in stage T).
+TABLE_T2 = _grid("""
+              sigmoid  relu     leakyrelu
+    sigmoid   86.7±0.7 91.2±0.6 91.2±0.6
+    relu      86.1±0.9 91.7±0.5 91.7±0.5
+    leakyrelu 86.3±0.9 91.7±0.5 91.7±0.4
+""")
+TABLE_T3 = _grid("""
+         none     max      avg
+    none 78.7±3.0 80.8±3.5 88.3±1.0
+    max  81.2±2.8 89.5±1.1 91.1±0.6
+    avg  81.8±2.9 90.2±0.8 91.7±0.5
+""")
+TABLE_T4 = _grid("""
+             none     batch    layer    instance group
+    none     79.0±2.2 80.8±2.0 85.8±1.7 90.7±0.7 85.9±1.7
+    batch    78.6±2.1 80.7±1.8 85.7±1.6 90.9±0.6 85.9±1.5
+    layer    81.2±1.8 78.6±3.0 87.4±1.3 90.7±0.7 87.3±1.4
+    instance 72.9±7.1 56.7±6.5 82.7±5.3 91.7±0.5 84.3±4.2
+    group    79.5±2.1 81.8±2.3 87.3±1.2 91.6±0.5 87.2±1.2
+""")
+TABLE_T5 = _grid("""
+      1        2        3        4
+    1 61.3±3.5 78.2±3.0 77.1±4.0 76.4±3.5
+    2 78.3±2.3 89.0±0.8 91.0±0.6 89.4±0.8
+    3 81.6±1.5 89.8±0.8 91.7±0.5 90.4±0.6
+    4 82.5±1.3 89.9±0.8 91.9±0.5 90.6±0.4
+""")
+TABLE_T6 = _grid("""
+        32       64       128      256
+    32  90.6±0.8 91.4±0.5 91.5±0.5 91.3±0.6
+    64  91.0±0.8 91.6±0.6 91.8±0.5 91.4±0.6
+    128 90.8±0.7 91.5±0.6 91.7±0.5 91.2±0.7
+    256 91.0±0.7 91.6±0.6 91.7±0.5 91.4±0.5
+""")
+
+# Table T7: MNIST, 1 image per class; (distance, network that condensed and was trained).
+TABLE_T7 = _grid("""
+              MLP      ConvNet  LeNet    AlexNet  VGG11    ResNet18
+    euclidean 69.3±0.9 92.7±0.3 65.0±5.1 66.2±5.6 57.1±7.0 68.0±5.2
+    cosine    45.2±3.6 69.2±2.7 61.1±8.2 58.3±4.1 55.0±5.0 68.8±7.8
+    layerwise 70.5±1.2 91.7±0.5 85.0±1.7 82.7±2.9 81.7±2.6 89.4±0.9
+""")
 # Table T10: MNIST, 10 images per class learned with LeNet; (method, network that was trained).
 TABLE_T10 = _grid("""
          MLP       ConvNet   LeNet     AlexNet    VGG11     ResNet18
@@ -102,22 +147,24 @@ TABLE_T10 = _grid("""
 """)
 
 # Table T11: (method, data set) → memory in MB and time in minutes, 10 images per class, on one GTX 1080 Ti.
-TABLE_T11 = {
-    ("DD", "mnist"): (785, 160),
-    ("ours", "mnist"): (653, 46),
-    ("DD", "cifar10"): (3211, 214),
-    ("ours", "cifar10"): (1445, 105),
+TABLE_T11 = {("DD", "mnist"): (785, 160), ("ours", "mnist"): (653, 46)}
+TABLE_T11 |= {("DD", "cifar10"): (3211, 214), ("ours", "cifar10"): (1445, 105)}
+# Table 4: architecture search on CIFAR10, by what the candidates are trained on.
+_SOURCES = ("random", "herding", "condense", "early", "whole")
+_ROWS = {
+    "performance": (76.2, 76.2, 84.5, 84.5, 85.9),  # test accuracy in percent of the best found, trained on the whole set
+    "correlation": (-0.21, -0.20, 0.79, 0.42, 1.00),  # Spearman's, of ten
+    "minutes": (18.8, 18.8, 18.8, 18.8, 8604.3),
+    "images": (100, 100, 100, 10_000, 50_000),
 }
+TABLE_4 = {row: dict(zip(_SOURCES, numbers, strict=True)) for row, numbers in _ROWS.items()}
+
+# Fig. 4: by how many points condensed images end above herding's without distillation, the only number of it in the text.
+CONTINUAL_GAIN = 2.3
 
 # Table T1: data set → training and test images.
-TABLE_T1 = {
-    "usps": (7291, 2007),
-    "mnist": (60000, 10000),
-    "fashionmnist": (60000, 10000),
-    "svhn": (73257, 26032),
-    "cifar10": (50000, 10000),
-    "cifar100": (50000, 10000),
-}
+TABLE_T1 = {"usps": (7291, 2007), "mnist": (60000, 10000), "fashionmnist": (60000, 10000)}
+TABLE_T1 |= {"svhn": (73257, 26032), "cifar10": (50000, 10000), "cifar100": (50000, 10000)}
 
 
 def find(experiment: str, place: dict[str, Any]) -> Accuracy | None:
@@ -131,6 +178,8 @@ def find(experiment: str, place: dict[str, Any]) -> Accuracy | None:
         Mean and standard deviation in percent.
     """
     place = dict(place)
+    if experiment in ABLATIONS:
+        return _ablation(*ABLATIONS[experiment], **place)
     if place.pop("variant"):
         return None
     if experiment == "cross_arch" and (place["dataset"], place["ipc"]) == ("mnist", 1):
@@ -154,6 +203,35 @@ NAMES = {"ConvNet": "ours", "gan": "cGAN", "ors": "top-1000", "ors-tenth": "top-
 def _column(experiment: str, dataset: str, ipc: int, network: str, test_network: str) -> Accuracy | None:
     table, whole = COLUMNS[experiment]
     return whole.get(dataset) if network == "whole" else table.get((dataset, str(ipc), NAMES.get(network, network)))
+
+
+# Tables of one thing varied, by experiment: the ConvNet's option and its table, or the field of a variant and its table.
+ABLATIONS = {
+    "ablation_activation": ("activation", TABLE_T2),
+    "ablation_pooling": ("pooling", TABLE_T3),
+    "ablation_normalization": ("norm", TABLE_T4),
+    "ablation_depth": ("depth", TABLE_T5),
+    "ablation_width": ("width", TABLE_T6),
+    "ablation_distance": ("distance", TABLE_T7),
+}
+
+
+def _ablation(
+    varied: str, table: dict[tuple[str, ...], Accuracy], dataset: str, ipc: int, network: str, test_network: str, variant: str
+) -> Accuracy | None:
+    if (dataset, ipc) != ("mnist", 1):
+        return None
+    if varied == "distance":
+        kind = variant.removeprefix("distance=") or "layerwise"
+        return table.get((kind, network)) if network == test_network else None
+    pair = tuple(_option(varied, text) for text in (network, test_network))
+    return None if variant else table.get(pair)
+
+
+def _option(name: str, text: str) -> str:
+    """The value of a ConvNet's option where no other differs from the default; else empty, which is in no table."""
+    network = Network.parse(text) if text.partition(":")[0] == "ConvNet" else None
+    return str(network[name]) if network and {name} >= {option for option, _ in network.options} else ""
 
 
 def _distillation(dataset: str, ipc: int, network: str, test_network: str) -> Accuracy | None:

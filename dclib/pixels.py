@@ -60,6 +60,14 @@ def _filter(length: int, side: int) -> Float[np.ndarray, "{side} {length}"]:
     return weights / weights.sum(1, keepdims=True)
 
 
+def turn(images: UInt8[np.ndarray, "n c h w"]) -> UInt8[np.ndarray, "n c w h"]:
+    """Turn images by a quarter, against the clock."""
+    return np.ascontiguousarray(np.rot90(images, axes=(2, 3)))
+
+
+VIEWS = {"inverted": np.invert, "turned": turn}  # of the same images, other domains with the same labels
+
+
 def canonical(
     images: UInt8[np.ndarray, "n c h w"], labels: Int64[np.ndarray, " n"]
 ) -> tuple[UInt8[np.ndarray, "n c h w"], Int64[np.ndarray, " n"]]:

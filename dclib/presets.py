@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from . import dd, variants
+from . import ablations, dd, variants
 from .baselines import Distillation, GanTraining
 from .cells import AXES, GAN, INSTEAD, ORS, RANDOM, REAL, WHOLE, Cell, Run
 from .spec import GUIDED, Condensation, ConvNet, Network, Training, WholeTraining, loops
@@ -15,7 +15,7 @@ __all__ = [
 
 def paper_condensation(cell: Cell) -> Condensation:
     """The paper's hyper-parameters (appendix A); with MLP and the paper's distance, η_S is 0.01."""
-    network, layerwise = Network.parse(cell.network), "distance" not in variants.parse(cell.variant)
+    network, layerwise = Network.parse(cell.network), variants.parse(cell.variant).get("distance", "layerwise") == "layerwise"
     return Condensation(ipc=cell.ipc, network=network, image_lr=0.01 if network.family == "MLP" and layerwise else 0.1).resolve()
 
 
@@ -159,6 +159,7 @@ SMOKE = Preset(
         "more_baselines": {"dataset": ("digits",), "ipc": (1,)},
         "distillation": {"dataset": ("digits",), "ipc": (1, 2), "test_network": ("MLP", "LeNet")},
         "cifar100": {"dataset": ("digits",), "ipc": (1,)},  # a stand-in of ten classes
+        **ablations.SMOKE,
     },
 )
 CPU = Preset(
@@ -174,6 +175,7 @@ CPU = Preset(
         "condensed_images": {"dataset": CPU_DATA},
         "images_per_class": {"dataset": CPU_DATA},
         "more_baselines": {"dataset": ("mnist",), "ipc": (1,)},
+        **ablations.CPU,
         "distillation": {"test_network": ("MLP", "ConvNet", "LeNet", "AlexCifarNet")},
     },
     whole=cpu_whole,

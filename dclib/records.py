@@ -15,6 +15,7 @@ from .errors import FileError
 from .files import array_checksum, reason
 
 FILES = {"MakeSet": "sets.jsonl", "TrainNetworks": "networks.jsonl", "WholeTraining": "whole.jsonl", "TrainGan": "whole.jsonl"}
+FILES |= {"LearnTasks": "tasks.jsonl", "TrainCandidate": "candidates.jsonl"}
 UNTESTED = ("MakeSet", "TrainGan")  # runs of no accuracy
 
 
@@ -69,6 +70,13 @@ def plain(record: dict[str, Any]) -> dict[str, Any]:
 
 def in_words(run: dict[str, Any]) -> str:
     """A run, spelled out as records spell it, in a few words."""
+    if "tasks" in run:
+        hyper = run["hyper"]
+        how = f"memory filled by {hyper['memory']}, {'with' if hyper['distillation'] else 'without'} distillation"
+        return f"{', '.join(run['tasks'])}, {how}, seed {run['seed']}"
+    if "images" in run:
+        on = in_words(run["set"]) if run["set"] else run["dataset"]
+        return f"{run['network']} for {run['hyper']['steps']} steps on {on}"
     made = run.get("set", run)
     if "method" not in made:
         return f"{run.get('network', 'a GAN')} on the whole of {run['dataset']}, seed {run['seed']}"

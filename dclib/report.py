@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 
 from .charts import curves, dot_plot
 from .comparison import comparison_table, records_list
+from .drawings import ladder, step_curves, tracks
 from .figures import emergence, heatmap, image_grid, image_grids, image_rows, save_grid
+from .findings import choices_rows, order_sentence, rank_sentence, steps_rows
 from .outcomes import Outcome, look_up, title, varying
 from .results import CondensedSet, Store
 from .sentences import agreement_sentence, budget, cost_sentence, missing_sentence
@@ -20,6 +22,7 @@ __all__ = [
     "Outcome",
     "agreement_sentence",
     "budget",
+    "choices_rows",
     "comparison_table",
     "cost_sentence",
     "curves",
@@ -29,18 +32,24 @@ __all__ = [
     "image_grid",
     "image_grids",
     "image_rows",
+    "ladder",
     "list_table",
     "listing",
     "look_up",
     "matrix_table",
     "missing_sentence",
     "numbered_table",
+    "order_sentence",
     "pipe_table",
+    "rank_sentence",
     "recorded_sets",
     "records_list",
     "relative_table",
     "save_grid",
+    "step_curves",
+    "steps_rows",
     "title",
+    "tracks",
 ]
 
 

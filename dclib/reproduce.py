@@ -11,14 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import experiments
+from . import experiments, studied, studies
 from .errors import SpecError, one_of
-from .experiments import AXES, Cell, with_yardsticks
+from .experiments import AXES, with_yardsticks
 from .outcomes import DASH, Outcome, look_up, title
+from .pixels import VIEWS
 from .report import pipe_table
 from .results import Store
 from .sentences import AXIS_NAMES
 from .sources import KNOWN, data_root
+from .studied import Learned, Search
 
 PLAIN = (str, int, float, bool, list, tuple, type(None))
 Given = str | int | float | bool | list | tuple | None  # what papermill gives for a parameter, whatever it should be
@@ -78,12 +80,63 @@ def reproduce(
     return again
 
 
-def _compute(cells: Sequence[Cell], store: Store, preset: str, device: str) -> Store:
+def _compute(cells: Sequence[Any], store: Store, preset: str, device: str) -> Store:
     if store.incomplete(cells):
         from .run import compute
 
         compute(cells, store, preset, device=device)
     return store
+
+
+def reproduce_study(
+    name: str,
+    *,
+    preset: Given = "best",
+    recompute: Given = False,
+    device: Given = "auto",
+    **narrow: Any,
+) -> list[Learned] | Search:
+    """Return what an application found, after computing what is missing unless the preset is "best".
+
+    Args:
+        name: of the study, "continual" or "nas".
+        preset, recompute, device: as for `reproduce`.
+        narrow: `datasets` and `memories`, or `datasets` and `space`, as for the study's plan.
+
+    Raises:
+        SpecError, DataError, Interrupted: as for `reproduce`.
+    """
+    study = studies.ALL[one_of("application", name, studies.ALL)]
+    for parameter in narrow:
+        one_of("parameter", parameter, ("preset", "recompute", "device", *_options(study.narrows)))
+    narrow = {n: value if n == "space" else as_list(value) for n, value in narrow.items() if value is not None}
+    check(preset, recompute, device, narrow.get("datasets", ()))
+    look = studied.learned if name == "continual" else studied.searched
+    found = look(preset, **narrow)  # before torch is loaded, so that every wrong name is told at once
+    if preset == "best":
+        return found
+    cells = study.cells(experiments.find_preset(preset), **narrow)
+    if not recompute:
+        return look(preset, _compute(cells, Store(), preset, device), **narrow)
+    with tempfile.TemporaryDirectory() as folder:
+        store = _compute(cells, Store(folder), preset, device)
+        print(runs_alike(cells, Store(), store))
+        return look(preset, store, **narrow)
+
+
+def _options(function: Any) -> list[str]:
+    return [name for name in inspect.signature(function).parameters if name not in ("self", "preset")]
+
+
+def runs_alike(cells: Sequence[Any], recorded: Store, again: Store) -> str:
+    """Say how far accuracies that were computed again agree with those recorded."""
+    pairs = []
+    for key in dict.fromkeys(run.key for cell in cells for run in cell.runs()):
+        old, new = recorded.accuracies(key), again.accuracies(key)
+        pairs += [(old[j], new[j]) for j in new if j in old]
+    alike = sum(abs(a - b) < 1e-3 for a, b in pairs)
+    apart = f", the largest difference is {max(abs(a - b) for a, b in pairs):.2f} points" if pairs else ""
+    return f"Of {len(pairs)} recorded accuracies computed again {alike} are alike{apart}."
 
 
 def check_names(unknown: Iterable[str], function: Any) -> None:
@@ -120,9 +173,11 @@ def check_dataset(name: Given) -> None:
         SpecError: lists those there are.
     """
     known = [*KNOWN, *sorted(path.stem for path in data_root().glob("*.npz") if path.stem not in KNOWN)]
+    if (view := str(name).rpartition("+"))[2] in VIEWS:
+        return check_dataset(view[0])
     path = Path(str(name)).expanduser()
     if name in known or path.is_dir() or (path.suffix == ".npz" and path.is_file()):
-        return
+        return None
     try:
         one_of("data set", name, known)
     except SpecError as error:

@@ -11,11 +11,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from .applications import ApplicationRun
 from .condensed import CondensedSet
 from .files import append_line
 from .presets import Cell, Run
 from .records import FILES, checkpoint_about, read_records
 from .spec import TrainGan, WholeTraining
+from .studies import Case
 
 __all__ = ["KEPT_IPC", "CondensedSet", "Store", "results_root"]
 
@@ -89,12 +91,12 @@ class Store:
                 merged.setdefault(int(network), value)
         return merged
 
-    def missing(self, run: Run) -> list[int]:
+    def missing(self, run: Run | ApplicationRun) -> list[int]:
         """The numbers of the networks of a run that are not recorded."""
         recorded = self.accuracies(run.key)
         return [j for j in range(run.networks) if j not in recorded]
 
-    def incomplete(self, cells: Sequence[Cell]) -> list[Cell]:
+    def incomplete(self, cells: Sequence[Cell | Case]) -> list[Cell | Case]:
         """Those cells of which a network is not recorded."""
         return [cell for cell in cells if any(self.missing(run) for run in cell.runs())]
 

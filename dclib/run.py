@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from . import spread as spreading
+from .applications import ApplicationRun, TrainCandidate
 from .cluster import check_request, connected
+from .courses import course_of, shared
 from .errors import DclibError, Interrupted, SpecError
 from .files import check_writable
 from .jobs import Answer, Board, Job, answer
@@ -20,32 +22,44 @@ from .ranks import launched
 from .results import Store
 from .runner import Runner
 from .sets import load
+from .spec import TrainNetworks
 from .stopping import stopping
+from .studies import Case
 
 TOGETHER = 100  # sets that are held in memory at once
 
 
-def execute(cells: Sequence[Cell], runner: Runner) -> None:
+def execute(cells: Sequence[Cell | Case], runner: Runner) -> None:
     """Do what is missing behind these cells, the cheapest first.
 
     Raises:
         Interrupted: told to stop; what is finished is recorded, what is not goes on next time.
     """
-    for runs in (some for cell in sorted(cells, key=lambda cell: cell.cost) for some in together(cell)):
-        if runner.should_stop():
-            raise Interrupted("stopped between two runs; the same command goes on from there")
-        if any(map(runner.store.missing, runs)):
-            runner.store.refresh()  # another process may have done it
-            runner.test(*runs)
+    ordered = [(cell, list(cell.runs())) for cell in sorted(cells, key=lambda cell: cell.cost)]
+    made = [run.set for _, runs in ordered for run in runs if isinstance(run, TrainNetworks)]
+    runner.courses = shared(made)
+    groups = [some for cell, runs in ordered for some in together(cell, runs) if any(map(runner.store.missing, some))]
+    short = sum(isinstance(runs[0], TrainCandidate) for runs in groups)
+    with Progress("training architectures", short, hidden=not short) as progress:  # other runs have bars of their own
+        for runs in groups:
+            if runner.should_stop():
+                raise Interrupted("stopped between two runs; the same command goes on from there")
+            if any(map(runner.store.missing, runs)):
+                runner.store.refresh()  # another process may have done it
+                runner.test(*runs)
+            if isinstance(runs[0], TrainCandidate):
+                progress.step()
+    for name in {course_of(run) for run in made}:
+        runner.store.remove_checkpoint(runner.preset, name)
 
 
-def together(cell: Cell) -> list[list[Run]]:
+def together(cell: Cell | Case, runs: Sequence[Run | ApplicationRun]) -> list[list[Run | ApplicationRun]]:
     """A cell's runs, those of optimal random selection a hundred at a time: each has one network, too few for a GPU."""
-    runs, size = cell.runs(), TOGETHER if cell.network in ORS else 1
+    size = TOGETHER if getattr(cell, "network", "") in ORS else 1
     return [runs[i : i + size] for i in range(0, len(runs), size)]
 
 
-def spread(cells: Sequence[Cell], store: Store, should_stop: Callable[[], bool], where: dict[str, Any], **how: Any) -> None:
+def spread(cells: Sequence[Cell | Case], store: Store, should_stop: Callable[[], bool], where: dict[str, Any], **how: Any) -> None:
     """Do what is missing behind these cells on workers, the cheapest first.
 
     Args:
@@ -89,7 +103,7 @@ def alone(job: Job, folder: Path, should_stop: Callable[[], bool]) -> Answer:
 
 
 def compute(
-    cells: Sequence[Cell],
+    cells: Sequence[Cell | Case],
     store: Store,
     preset: str,
     *,
@@ -98,7 +112,7 @@ def compute(
     seconds: float | None = None,
     cluster: str | None = None,
     workers: int | None = None,
-) -> list[Cell]:
+) -> list[Cell | Case]:
     """Do what is missing behind these cells, within so many seconds, and return the cells that are left.
 
     Args:
@@ -120,8 +134,8 @@ def compute(
     check_writable(store.root / preset / "sets.jsonl")
     if launched() > 1:
         raise SpecError(f"torchrun has started {launched()} processes for the same runs: use workers={launched()} instead")
-    for name in sorted({cell.dataset for cell in cells}) if cluster is None else ():
-        load(name, 0)
+    for name in sorted({name for cell in cells for name in cell.datasets}) if cluster is None else ():
+        load(name, 0, 0)
     end = None if seconds is None else time.monotonic() + seconds
     try:
         with stopping(seconds) as should_stop:

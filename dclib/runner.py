@@ -10,15 +10,17 @@ from typing import Any
 
 import torch
 
-from . import data, distilled, gan, sets, train, whole
+from . import applying, data, distilled, gan, sets, train, whole
 from . import engine as engines
+from .applications import ApplicationRun, LearnTasks
 from .baselines import loss_summary
+from .courses import course_of
 from .errors import DataError
 from .presets import Run
 from .progress import Progress
 from .provenance import now, provenance
 from .results import CondensedSet, Store
-from .sets import as_set, condense_images, describe, load
+from .sets import as_set, condense_images, describe, load_of
 from .spec import MakeSet, TrainGan, TrainNetworks, WholeTraining, derive, full
 
 
@@ -32,6 +34,7 @@ class Runner:
         device: "auto", "cpu", "cuda" …
         engine: "auto", "eager", "compiled" or "captured".
         should_stop: asked between steps.
+        courses: those that several of the sets to be made lie on, each with its longest K; their states are kept (see `courses`).
     """
 
     store: Store
@@ -39,6 +42,7 @@ class Runner:
     device: str = "auto"
     engine: str = "auto"
     should_stop: Callable[[], bool] = lambda: False
+    courses: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         engines.tune_allocator()
@@ -54,8 +58,8 @@ class Runner:
         else:
             made = self._keep(run, self._make(run))
         if run.key not in self.store.records and "started" in made.about:  # new, or its process was killed before this
-            values = {name: made.about[name] for name in ("seconds", "losses", "data_hash") if name in made.about}
-            self._record(run, made.about["started"], made.about["engine"], {**values, "set_hash": made.hash})
+            values = {name: made.about[name] for name in ("seconds", "losses", "data_hash", "course") if name in made.about}
+            self.record(run, made.about["started"], made.about["engine"], {**values, "set_hash": made.hash})
         self.store.remove_checkpoint(self.preset, run.key)
         return made
 
@@ -67,16 +71,18 @@ class Runner:
         return made
 
     def _make(self, run: MakeSet) -> CondensedSet:
-        about, dataset = {"started": now()}, load(run.dataset, run.image_size)
-        checkpoint = self.store.checkpoint_path(self.preset, run.key)
+        about, dataset = {"started": now()}, load_of(run)
+        course, longest = self._course(run)
+        checkpoint = self.store.checkpoint_path(self.preset, course or run.key)
         if run.method == "distill":
             made = distilled.make(run, dataset, self.where, checkpoint, self.should_stop)
             return dataclasses.replace(made, about={**made.about, **about, "data_hash": dataset.hash})
         if run.method == "gan":
             images, how = self._draw(run, dataset)
         else:
-            images, how = condense_images(run, dataset, self.where, self.engine, checkpoint, self.should_stop)
+            images, how = condense_images(run, dataset, self.where, self.engine, checkpoint, self.should_stop, longest=longest)
         made = as_set(images, dataset, run)
+        about |= {"course": course} if course else {}
         return dataclasses.replace(made, about={**made.about, **about, **how, "data_hash": dataset.hash})
 
     def _draw(self, run: MakeSet, dataset: data.Dataset) -> tuple[torch.Tensor, dict[str, Any]]:
@@ -86,9 +92,17 @@ class Runner:
             images = gan.sample(trained.generator, dataset, run.hyper.ipc, seed=run.seed)
         return images, {"seconds": round(time.perf_counter() - start, 2), "engine": "eager"}
 
+    def _course(self, run: MakeSet) -> tuple[str, int]:
+        """The course that a set lies on with others, and its length; empty if it is made for itself."""
+        name = course_of(run)
+        if name in self.courses:
+            return name, self.courses[name]
+        begun = self.store.checkpoints is None and self.store.checkpoint_path(self.preset, name).exists()
+        return (name, run.hyper.outer_steps) if begun else ("", 0)
+
     def _choose(self, run: MakeSet) -> CondensedSet:
         """The set of recorded indices, or of those chosen now, which takes a network trained on the whole set, or nothing."""
-        dataset = load(run.dataset, run.image_size)
+        dataset = load_of(run)
         dataset.require(run.hyper.ipc, "lower ipc")  # before a network is trained to choose by
         self._check_data(run, dataset)
         indices = self.store.indices(run.key) or self._choose_now(run, dataset)
@@ -101,12 +115,12 @@ class Runner:
         indices = sets.choose(run, dataset.to(self.where), trained)
         made = as_set(sets.pick(dataset, indices), dataset, run)
         values = {"seconds": round(time.perf_counter() - start, 2), "data_hash": dataset.hash, "set_hash": made.hash}
-        self._record(run, started, "eager", {**values, "indices": indices.tolist()})
+        self.record(run, started, "eager", {**values, "indices": indices.tolist()})
         return self.store.indices(run.key) or indices.tolist()
 
     def train_whole(self, run: WholeTraining) -> whole.Whole:
         """Return the network of that run, trained on the whole set: read it, or train, keep and record it."""
-        dataset, started = load(run.dataset, run.image_size), now()
+        dataset, started = load_of(run), now()
         chosen = whole.choose(self.engine, self.where, run, len(dataset.y_train))
         with Progress(f"training {run.network} on the whole of {run.dataset}", whole.steps(run, len(dataset.y_train))) as progress:
             state = whole.train(
@@ -122,12 +136,12 @@ class Runner:
         if run.key not in self.store.records:
             epochs = {name: [round(x, 4) for x in getattr(state, name)] for name in ("epoch_accuracies", "train_accuracies")}
             values = {"accuracies": {"0": epochs["epoch_accuracies"][-1]}, "seconds": round(state.seconds, 2)}
-            self._record(run, started, chosen, {**values, **epochs, "data_hash": dataset.hash})
+            self.record(run, started, chosen, {**values, **epochs, "data_hash": dataset.hash})
         return state
 
     def train_gan(self, run: TrainGan) -> gan.Gan:
         """Return the GAN of that run: read it, or train, keep and record it."""
-        dataset, started = load(run.dataset, run.image_size), now()
+        dataset, started = load_of(run), now()
         with Progress(f"training a GAN on {run.dataset}", run.hyper.steps) as progress:
             trained = gan.train(
                 dataset,
@@ -141,7 +155,7 @@ class Runner:
             )
         if run.key not in self.store.records:
             values = {"seconds": round(trained.seconds, 2), "losses": loss_summary(trained.losses), "data_hash": dataset.hash}
-            self._record(run, started, "eager", values)
+            self.record(run, started, "eager", values)
         return trained
 
     def train_networks(self, run: TrainNetworks) -> dict[int, float]:
@@ -160,7 +174,7 @@ class Runner:
         if not todo:
             return
         made = {run.key: self.make_set(run.set) for run, _ in todo.values()}
-        hyper, first, dataset = runs[0].hyper, runs[0].set, load(runs[0].set.dataset, runs[0].set.image_size)
+        hyper, first, dataset = runs[0].hyper, runs[0].set, load_of(runs[0].set)
         for run in runs:
             self._check_data(run.set, dataset)
         small = {key: (torch.from_numpy(one.images), torch.from_numpy(one.labels)) for key, one in made.items()}
@@ -172,7 +186,7 @@ class Runner:
         def on_network(seed: int, accuracy: float, seconds: float) -> None:
             run, j = todo[seed]
             values = {"accuracies": {str(j): round(accuracy, 4)}, "seconds": round(seconds, 2)}
-            self._record(run, started, chosen, {**values, "data_hash": dataset.hash, "set_hash": made[run.key].hash})
+            self.record(run, started, chosen, {**values, "data_hash": dataset.hash, "set_hash": made[run.key].hash})
             progress.step(f"accuracy {accuracy:.1f} %")
 
         what = describe(first) if len(made) == 1 else f"{len(made)} sets as {describe(first)}"
@@ -184,7 +198,7 @@ class Runner:
                 each = [small[run.key] for run, _ in todo.values()]
                 train.evaluate_each(each, dataset, hyper, several=networks > 1, engine=chosen, **how)
 
-    def do(self, run: MakeSet | TrainGan | Run) -> None:
+    def do(self, run: MakeSet | TrainGan | Run | ApplicationRun) -> None:
         """Do what is missing of that run, so that whatever stands on it can be done."""
         if isinstance(run, MakeSet):
             self.make_set(run)
@@ -192,15 +206,19 @@ class Runner:
             self.train_whole(run)
         elif isinstance(run, TrainGan):
             self.train_gan(run)
-        else:
+        elif isinstance(run, TrainNetworks):
             self.train_networks(run)
+        elif isinstance(run, LearnTasks):
+            applying.learn_tasks(self, run)
+        else:
+            applying.train_candidate(self, run)
 
-    def test(self, *runs: Run) -> dict[int, float]:
+    def test(self, *runs: Run | ApplicationRun) -> dict[int, float]:
         """Compute and record what is missing of a run, or of several as for `train_on_sets`; return the first's accuracies."""
         if isinstance(runs[0], TrainNetworks):
             self.train_on_sets(runs)
         elif self.store.missing(runs[0]):
-            self.train_whole(runs[0])
+            self.do(runs[0])
         return self.store.accuracies(runs[0].key)
 
     def _check_data(self, run: MakeSet, dataset: data.Dataset) -> None:
@@ -212,7 +230,10 @@ class Runner:
         if any(record.get("data_hash", dataset.hash) != dataset.hash for record in self.store.records.get(run.key, [])):
             raise DataError(f"{run.dataset} has changed since {describe(run)} was recorded: give the new data another name")
 
-    def _record(self, run: MakeSet | TrainGan | Run, started: str, engine_name: str, values: dict[str, Any]) -> None:
+    def record(
+        self, run: MakeSet | TrainGan | Run | ApplicationRun, started: str, engine_name: str, values: dict[str, Any]
+    ) -> None:
+        """Add a record of a run, with where and by what code it was done."""
         spelled = {"key": run.key, "kind": type(run).__name__, "run": full(run)}
         self.store.add_once(self.preset, {**spelled, **provenance(started, self._device_name(), engine_name), **values})
 

@@ -12,9 +12,10 @@ AXIS_NAMES = {"dataset": "data set", "ipc": "images/class", "network": "condense
 AXIS_NAMES["variant"] = "variant"
 
 KINDS = {"WholeTraining": "training on a whole set", "TrainGan": "GAN", "MakeSet": "set", "TrainNetworks": "trained network"}
+KINDS |= {"LearnTasks": "run on all tasks", "TrainCandidate": "trained candidate"}
 
 
-def presets_of(outcomes: Iterable[Outcome]) -> list[str]:
+def presets_of(outcomes: Iterable[Any]) -> list[str]:
     """The presets of recorded outcomes, the smallest budget last."""
     return [name for name in reversed(experiments.PRESETS) if any(o.preset == name for o in outcomes)]
 
@@ -57,7 +58,10 @@ def missing_sentence(outcomes: Sequence[Outcome]) -> str:
 def _fills(outcomes: Sequence[Outcome]) -> str:
     """Which command computes the cells that are not recorded."""
     name, places = outcomes[0].experiment, [o.place for o in outcomes if not o.sets]
-    grid = [cell.place for cell in experiments.find(name).cells(experiments.CPU)]
+    grid, full = ([cell.place for cell in experiments.find(name).cells(preset)] for preset in (experiments.CPU, experiments.PAPER))
+    mine, others = [p for p in places if p in grid], [p for p in places if p in full and p not in grid]
+    if mine and {p["dataset"] for p in others} & {p["dataset"] for p in mine}:
+        return f"`dclib run {name} --preset cpu` computes {len(mine)} of them, `--preset paper` the others."
     known = {axis: {g[axis] for g in grid} for axis in ("dataset", "test_network")}
     beyond = sorted({title(p[axis]) for p in places for axis in known if p[axis] not in known[axis]})
     command = f"`dclib run {name} --preset {{}}` computes "
@@ -78,31 +82,47 @@ def agreement_sentence(outcomes: Sequence[Outcome]) -> str:
     if len(both) < 3:
         return said + "."
     far = max(both, key=lambda o: abs(o.difference))
-    where = ", ".join(f"{AXIS_NAMES[axis]} {title(far.place[axis])}" for axis in varying(outcomes))
+    where = ", ".join(_named(axis, far.place[axis]) for axis in varying(outcomes))
     middle = signed(median(o.difference for o in both))
     return f"{said}; the median difference is {middle} points, the largest {signed(far.difference)} ({where})."
 
 
-def cost_sentence(outcomes: Sequence[Outcome]) -> str:
-    """What the recorded runs cost, and where and by what code they ran: a sentence for each preset."""
+def _named(axis: str, value: Any) -> str:
+    return title(value) if value in experiments.INSTEAD else f"{AXIS_NAMES[axis]} {title(value)}"
+
+
+def cost_sentence(outcomes: Sequence[Any]) -> str:
+    """What the recorded runs cost, and where and by what code they ran: a sentence for each preset.
+
+    Args:
+        outcomes: or anything else that has `preset` and `records`.
+    """
     said = [_cost(name, [o for o in outcomes if o.preset == name]) for name in presets_of(outcomes)]
     return " ".join(said) or "No run behind this page is recorded yet."
 
 
-def _cost(preset: str, outcomes: Sequence[Outcome]) -> str:
+def _cost(preset: str, outcomes: Sequence[Any]) -> str:
     records = {(r["key"], r["started"], str(r.get("accuracies"))): r for o in outcomes for r in o.records}.values()
     parts = []
     for kind, what in KINDS.items():
         found = [r for r in records if r["kind"] == kind]
-        number = sum(len(r["accuracies"]) for r in found) if kind == "TrainNetworks" else len(found)
+        number = sum(len(r["accuracies"]) for r in found) if kind in ("TrainNetworks", "TrainCandidate") else len(found)
         if found:
-            parts.append(f"{_count(number, what)} took {clock(sum((r['seconds'] for r in found), 0.0))}")
+            parts.append(f"{_count(number, what)} took {clock(_spent(found))}")
     machines = dict.fromkeys(r["machine"] if r["device"] == "cpu" else f"{r['device']} ({r['machine']})" for r in records)
     memory = max(r["peak_memory_mb"] for r in records) / 1000
     return (
         f"At preset {preset}, {_listed(parts)} on {' and '.join(machines)}, "
         f"with at most {memory:.1f} GB of memory; code at {_commits(records)}."
     )
+
+
+def _spent(records: Sequence[dict[str, Any]]) -> float:
+    """Seconds behind records; of the sets on one course the longest counts, for it went on from the others."""
+    longest: dict[str, float] = {}
+    for r in (r for r in records if "course" in r):
+        longest[r["course"]] = max(r["seconds"], longest.get(r["course"], 0.0))
+    return sum((r["seconds"] for r in records if "course" not in r), sum(longest.values(), 0.0))
 
 
 def _count(number: int, what: str) -> str:

@@ -20,14 +20,26 @@ from .progress import Progress
 from .ranks import ALONE, Ranks
 from .records import in_words
 from .results import CondensedSet
-from .spec import MakeSet, Training, derive, full
+from .spec import MakeSet, TrainGan, Training, WholeTraining, derive, full
 from .whole import Whole
 
 
 @lru_cache(maxsize=4)
-def load(name: str, image_size: int = 0) -> data.Dataset:
+def load(name: str, image_size: int = 0, channels: int = 0) -> data.Dataset:
     """Load a data set once for all runs of this process."""
-    return data.load(name, image_size=image_size)
+    return data.load(name, image_size=image_size, channels=channels)
+
+
+@lru_cache(maxsize=2)
+def load_parts(name: str, held_out: int, image_size: int = 0, channels: int = 0) -> tuple[data.Dataset, data.Dataset]:
+    """Load a data set without the training images held out of it, and it with these in place of its test images."""
+    return data.hold_out(load(name, image_size, channels), held_out)
+
+
+def load_of(run: MakeSet | WholeTraining | TrainGan) -> data.Dataset:
+    """Load the images that a run stands on."""
+    shape = run.image_size, run.channels
+    return load_parts(run.dataset, run.held_out, *shape)[0] if run.held_out else load(run.dataset, *shape)
 
 
 def condense_images(
@@ -38,10 +50,15 @@ def condense_images(
     checkpoint: Path | str | None,
     should_stop: Callable[[], bool],
     ranks: Ranks = ALONE,
+    longest: int = 0,
 ) -> tuple[torch.Tensor, dict[str, Any]]:
-    """Condense under a progress bar; returns the images (classes, ipc, c, h, w) and what a record says of the work."""
+    """Condense under a progress bar; returns the images (classes, ipc, c, h, w) and what a record says of the work.
+
+    With `longest` the run is a station of a course (see `courses`), which is as long as that and has one engine.
+    """
     h, what = run.hyper, f"condensing {dataset.name}, {run.hyper.ipc}/class, {run.hyper.network}, seed {run.seed}"
-    chosen = engines.choose(engine, where, algorithm.work(h, dataset.classes))
+    steps = max(longest, h.outer_steps)
+    chosen = engines.choose(engine, where, algorithm.work(dataclasses.replace(h, outer_steps=steps), dataset.classes))
     with Progress(what, h.outer_steps, hidden=ranks.rank > 0) as progress:
         state = algorithm.condense(
             dataset,
@@ -54,6 +71,7 @@ def condense_images(
             on_resume=lambda state: progress.skip(state.k),
             should_stop=should_stop,
             ranks=ranks,
+            on_course=longest > 0,
         )
     about = {"seconds": round(state.seconds, 2), "losses": [round(x, 3) for x in state.losses], "engine": chosen}
     return state.images, about | ({"world_size": ranks.count} if ranks.count > 1 else {})
@@ -79,7 +97,7 @@ def condense_set(
     """
     engines.tune_allocator()
     run = dataclasses.replace(run, hyper=run.hyper.resolve())
-    dataset = load(run.dataset, run.image_size)
+    dataset = load_of(run)
     images, about = condense_images(run, dataset, engines.resolve_device(device), engine, checkpoint, should_stop, ranks)
     made = as_set(images, dataset, run)
     return dataclasses.replace(made, about={**made.about, **about, "data_hash": dataset.hash})
@@ -113,7 +131,7 @@ def is_there(run: MakeSet, output: Path) -> bool:
         found = CondensedSet.load(output)
     except FileError:
         raise FileError(f"{output} exists and is no condensed set: choose another name, or replace it with --force") from None
-    if (found.key, found.about.get("data_hash")) != (run.key, load(run.dataset, run.image_size).hash):
+    if (found.key, found.about.get("data_hash")) != (run.key, load_of(run).hash):
         raise FileError(f"{output} holds the set of another run: choose another name, or replace it with --force")
     return True
 
@@ -187,7 +205,7 @@ def load_for(made: CondensedSet, name: str = "") -> data.Dataset:
     """
     height, width = made.images.shape[2:]
     name = name or made.about.get("dataset") or made.dataset
-    found = load(name, height if height == width else 0)
+    found = load(name, height if height == width else 0, made.about.get("channels", 0))
     if found.classes != len(made.class_names):
         counts = f"the set has {len(made.class_names)} classes and {found.name} has {found.classes}"
         raise DataError(f"{counts}: name the data that the set was made from")

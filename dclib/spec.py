@@ -11,17 +11,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from . import checks
-from .architectures import (
-    FAMILIES,
-    MLP,
-    VGG11,
-    AlexCifarNet,
-    AlexNet,
-    ConvNet,
-    LeNet,
-    Network,
-    ResNet18,
-)
+from .architectures import FAMILIES, MLP, VGG11, AlexCifarNet, AlexNet, ConvNet, LeNet, Network, ResNet18
 from .baselines import WAYS, Distillation, TrainGan
 from .checks import AUGMENTATIONS
 from .errors import one_of
@@ -35,6 +25,7 @@ __all__ = [
 GUIDED = ("herding", "k-center", "forgetting")  # choose real images by what a network trained on all of them makes of each
 METHODS = ("condense", "distill", "gan", "random", *GUIDED)
 DISTANCES = ("layerwise", "euclidean", "cosine")
+SOURCE = ("dataset", "image_size", "channels", "held_out")  # of a run: which images it stands on
 PRECISIONS = ("float32", "float64", "bfloat16", "tf32")  # the last two in first-order passes; TF32 on GPUs
 
 
@@ -70,6 +61,7 @@ class Condensation:
     real_batch: int = 256  # |B^T_c|
     distance: str = "layerwise"  # D, Eqs. 9-10
     init: str = "noise"  # of S: N(0, 1), or real images
+    batches: str = "separate"  # the gradients of each class are matched with its own, or those of all in one ("mixed")
     bn: str = "code"  # batch norm's statistics: as the authors' code estimates them, or those of the real images ("true")
     patience: int = 0  # stop when the best mean loss of `patience` outer steps has not fallen for as many; 0: never
     precision: str = "float32"
@@ -81,6 +73,7 @@ class Condensation:
         checks.fraction(self, "image_momentum", "network_momentum")
         one_of("distance", self.distance, DISTANCES)
         one_of("init", self.init, ("noise", "real"))
+        one_of("batches", self.batches, ("separate", "mixed"))
         one_of("bn", self.bn, ("true", "code"))
         one_of("precision", self.precision, PRECISIONS)
 
@@ -140,6 +133,7 @@ class WholeTraining:
         dataset: a data set's name, or the path of the user's own.
         seed: of weights, shuffling and augmentation.
         image_size: images are resized to this square size first; 0 leaves them.
+        held_out: so many training images, drawn at random, are kept out of it to validate on.
     """
 
     dataset: str
@@ -152,10 +146,13 @@ class WholeTraining:
     augment: str = "none"  # as in `Training`
     seed: int = 0
     image_size: int = 0
+    held_out: int = 0
+    channels: ClassVar[int] = 0  # as they are
     networks: ClassVar[int] = 1  # that a run of it trains
 
     def __post_init__(self) -> None:
         checks.whole(self, 1, "epochs")
+        checks.whole(self, 0, "held_out")
         checks.descent(self)
 
     @property
@@ -182,6 +179,8 @@ class MakeSet:
         whole: the training, on the same data, that guides the choice by herding, k-center and forgetting; else None.
         gan: the training, on the same data, of the GAN that draws the images; else None.
         distillation: the hyper-parameters of Dataset Distillation, of as many images per class; else None.
+        channels: images are made grey (1) or RGB (3) first; 0 leaves them.
+        held_out: so many training images, drawn at random, are kept out of it to validate on.
     """
 
     dataset: str
@@ -192,15 +191,18 @@ class MakeSet:
     whole: WholeTraining | None = None
     gan: TrainGan | None = None
     distillation: Distillation | None = None
+    channels: int = 0
+    held_out: int = 0
 
     def __post_init__(self) -> None:
         one_of("method", self.method, METHODS)
+        checks.whole(self, 0, "held_out")
         for name, methods in (("whole", GUIDED), ("gan", ("gan",))):
             needed, base = self.method in methods, getattr(self, name)
             given = base is not None
             checks.require(needed == given, f"method {self.method!r} {'needs a' if needed else 'takes no'} `{name}` training")
-            same = not given or (base.dataset, base.image_size) == (self.dataset, self.image_size)
-            checks.require(same, f"the `{name}` training must be one on {self.dataset}, at the same image_size")
+            same = not given or all(getattr(base, part) == getattr(self, part) for part in SOURCE)
+            checks.require(same, f"the `{name}` training must be one on {self.dataset}, at the same {', '.join(SOURCE[1:])}")
         needed, ipc = self.method == "distill", self.distillation and self.distillation.ipc
         asked = "needs a `distillation` of as many images per class" if needed else "takes no `distillation`"
         checks.require(ipc == (self.hyper.ipc if needed else None), f"method {self.method!r} {asked}")

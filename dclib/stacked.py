@@ -15,6 +15,7 @@ from torch import Generator, Tensor, nn
 from torch.func import functional_call, vmap
 
 from . import engine as engines
+from .applications import ShortTraining
 from .augment import augment_each
 from .data import generator
 from .errors import Interrupted
@@ -98,7 +99,7 @@ def train_together(
         for x, y in _batches(images, labels, hyper, draws):
             size = y.shape[1], rate
             if size not in steps:
-                steps[size] = _Step(stack, momenta, hyper, rate, x, y, capture)
+                steps[size] = Step(stack, momenta, hyper, rate, x, y, capture)
             steps[size](x, y)
     return stack
 
@@ -115,10 +116,19 @@ def _batches(
         yield augment_each(x, hyper.operations, [g for _, g in draws]) if hyper.operations else x, labels[own, part]
 
 
-class _Step:
+class Step:
     """One step of SGD on a batch of fixed size, for all networks."""
 
-    def __init__(self, stack: Stack, momenta: list[Tensor], hyper: Training, rate: float, x: Tensor, y: Tensor, capture: bool):
+    def __init__(
+        self,
+        stack: Stack,
+        momenta: list[Tensor],
+        hyper: Training | ShortTraining,
+        rate: float,
+        x: Tensor,
+        y: Tensor,
+        capture: bool,
+    ):
         self.stack, self.momenta, self.hyper, self.rate = stack, momenta, hyper, rate
         self.x, self.y = x.clone(), y.clone()
         changed = [*stack.parameters, *stack.buffers.values(), *momenta]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .experiments import AXES
-from .outcomes import DASH, Outcome, made_by, title, varying
+from .outcomes import DASH, Outcome, labels, made_by, title, varying
 from .presets import INSTEAD, WHOLE
 from .sentences import AXIS_NAMES, presets_of, signed
 
@@ -21,16 +21,17 @@ def matrix_table(outcomes: Sequence[Outcome], rows: str = "network", columns: st
     down = [axis for axis in AXES if axis == rows or (axis in varying(outcomes) and axis != columns)]
     across = list(dict.fromkeys(o.place[columns] for o in outcomes))
     mixed, kinds = len(presets_of(outcomes)) > 1, _kinds(outcomes)
+    names = {axis: labels(outcomes, axis).__getitem__ for axis in AXES}
     lines: dict[tuple, dict[Any, Outcome]] = {}
     for o in outcomes:
         lines.setdefault(tuple(o.place[axis] for axis in down), {})[o.place[columns]] = o
     body = []
     for label, found in lines.items():
         for kind in [k for k in kinds if k == "ours" or any(o.paper for o in found.values())]:
-            words = [*map(title, label)] if kind == kinds[0] else [""] * len(down)
+            words = [names[axis](x) for axis, x in zip(down, label, strict=True)] if kind == kinds[0] else [""] * len(down)
             numbers = [figure(found[x], kind, mixed) if x in found else "" for x in across]
             body.append([*words, *([kind] if len(kinds) > 1 else []), *numbers])
-    head = [*(AXIS_NAMES[axis] for axis in down), *([""] if len(kinds) > 1 else []), *map(title, across)]
+    head = [*(AXIS_NAMES[axis] for axis in down), *([""] if len(kinds) > 1 else []), *map(names[columns], across)]
     return pipe_table(head, body, left=len(head) - len(across))
 
 

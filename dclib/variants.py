@@ -4,6 +4,7 @@ The fifth axis of an experiment's grid; the empty text, or "default", changes no
 """
 
 import dataclasses
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -54,3 +55,8 @@ def canonical(text: str) -> str:
 def apply(hyper: Condensation, text: str) -> Condensation:
     """Put a variant's values in place of a preset's."""
     return dataclasses.replace(hyper, **parse(text))
+
+
+def steps(K: Sequence[int], T: Sequence[int]) -> tuple[str, ...]:
+    """The variants of so many outer and inner steps, the fewest outer ones first (see `courses`)."""
+    return tuple(f"outer_steps={k},inner_steps={t}" for t in T for k in K)

@@ -61,6 +61,7 @@ def test_beyond_two_standard_errors_a_difference_is_of_another_class_and_so_is_i
     one = cells(shown._repr_markdown_())[2]
     assert re.search(r'<span class="apart">−11.7 \(−\d+\.\d\)</span>', one[3])
     assert "apart" not in one[1]
+    assert one[4].split("<br>")[2] == "−0.6", "neither has a spread"
 
 
 def test_a_number_that_does_not_count_is_a_dash_with_its_records():

@@ -1,5 +1,6 @@
 """Algorithm 1 against its literal form, its draws, its checkpoints and its stops."""
 
+import dataclasses
 import itertools
 
 import pytest
@@ -31,6 +32,7 @@ VARIANTS = [
     {"ipc": 2, "inner_steps": 3, "network_epochs": 1, "image_lr": 0.5, "image_momentum": 0.9},
     {"distance": "euclidean"},
     {"distance": "cosine", "ipc": 2, "network_epochs": 1},
+    {"batches": "mixed", "ipc": 2, "network_epochs": 1, "image_steps": 2},
 ]
 
 
@@ -317,6 +319,49 @@ def test_a_truncated_checkpoint_is_refused(made, tmp_path, keep):
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(FileError, match=r"^the checkpoint .* is damaged: delete it to start this run again$"):
         run(made, small(), checkpoint=path)
+
+
+# --- runs that differ in K alone
+
+
+def test_a_longer_run_goes_on_from_the_shorter_one_to_the_identical_result(made, tmp_path):
+    hyper, path, steps = small(ipc=2, network_epochs=2, outer_steps=5), tmp_path / "course", []
+    whole = run(made, hyper)
+    for K in (1, 3):
+        short = run(made, dataclasses.replace(hyper, outer_steps=K), checkpoint=path, on_course=True)
+        assert short.losses == whole.losses[:K]
+    long = run(made, hyper, checkpoint=path, on_course=True, on_step=lambda s: steps.append(s.k))
+    assert steps == [4, 5]
+    assert torch.equal(long.images, whole.images)
+    assert torch.equal(long.velocity, whole.velocity)
+    assert long.losses == whole.losses
+    assert long.seconds > short.seconds > 0, "those of the steps before are in it"
+    again = run(made, dataclasses.replace(hyper, outer_steps=3), checkpoint=path, on_course=True)
+    assert torch.equal(again.images, short.images), "a state that is farther is not used"
+
+
+def test_stopped_on_its_course_a_run_goes_on(made, tmp_path):
+    hyper, path = small(ipc=2, network_epochs=2, outer_steps=5), tmp_path / "course"
+    run(made, dataclasses.replace(hyper, outer_steps=1), checkpoint=path, on_course=True)
+    with pytest.raises(Interrupted, match="stopped after 3 of 5"):
+        run(made, hyper, checkpoint=path, on_course=True, should_stop=stop_after(5))
+    assert torch.equal(run(made, hyper, checkpoint=path, on_course=True).images, run(made, hyper).images)
+
+
+def test_patience_ends_all_runs_of_a_course_at_the_same_step(made, tmp_path):
+    whole = run(made, small(outer_steps=30, patience=2))
+    assert 4 < whole.k < 30
+    for K in (3, whole.k - 1, 30, 40):
+        found = run(made, small(outer_steps=K, patience=2), checkpoint=tmp_path / "course", on_course=True)
+        assert found.losses == whole.losses[:K]
+    assert torch.equal(found.images, whole.images)
+
+
+@pytest.mark.parametrize("changes", [{"ipc": 2}, {"patience": 2}, {"batches": "mixed"}])
+def test_another_course_is_refused(made, tmp_path, changes):
+    run(made, small(), checkpoint=tmp_path / "course", on_course=True)
+    with pytest.raises(FileError, match=r"belongs to another run \(its run differ\)"):
+        run(made, small(outer_steps=9, **changes), checkpoint=tmp_path / "course", on_course=True)
 
 
 # --- the end

@@ -773,3 +773,45 @@ def test_normalising_again_copies_nothing_from_the_cpu(make_dataset, monkeypatch
     first = made.normalise(made.x_train)
     monkeypatch.setattr(torch, "tensor", None)
     assert torch.equal(made.normalise(made.x_train), first)
+
+
+# --- other domains, and images held out
+
+
+def test_a_view_has_the_same_labels_and_other_pixels():
+    plain, inverted, turned = (data.load(f"digits{view}", image_size=8) for view in ("", "+inverted", "+turned"))
+    for seen, back in ((inverted, lambda x: 255 - x), (turned, lambda x: torch.rot90(x, -1, (2, 3)))):
+        assert seen.y_train.tolist() == plain.y_train.tolist()
+        for name in ("x_train", "x_test"):
+            rows = [
+                {image.numpy().tobytes() for image in x} for x in (back(getattr(seen, name)).contiguous(), getattr(plain, name))
+            ]
+            assert rows[0] == rows[1]
+        pixels = seen.x_train.double() / 255
+        assert (seen.mean[0], seen.std[0]) == pytest.approx((pixels.mean().item(), pixels.std(correction=0).item()))
+    assert len({d.hash for d in (plain, inverted, turned)}) == 3
+    assert inverted.name == "digits+inverted"
+
+
+def test_a_view_of_what_is_not_there_is_refused():
+    with pytest.raises(DataError, match="unknown data set 'digit'"):
+        data.load("digit+inverted")
+    with pytest.raises(DataError, match="unknown data set 'digits\\+mirrored'"):
+        data.load("digits+mirrored")
+
+
+def test_held_out_images_are_no_longer_trained_on(make_dataset):
+    whole = make_dataset(30, 40, channels=3)
+    rest, validation = data.hold_out(whole, 20)
+    assert (len(rest.y_train), len(validation.y_test)) == (50, 20)
+    rows = lambda x, y: {(image.numpy().tobytes(), int(label)) for image, label in zip(x, y, strict=True)}  # noqa: E731
+    kept, out = rows(rest.x_train, rest.y_train), rows(validation.x_test, validation.y_test)
+    assert not kept & out
+    assert kept | out == rows(whole.x_train, whole.y_train)
+    assert torch.equal(rest.x_test, whole.x_test)
+    assert torch.equal(validation.x_train, rest.x_train)
+    assert torch.equal(data.hold_out(whole, 20)[1].x_test, validation.x_test)
+    assert rest.hash != whole.hash
+    assert sum(len(rest.class_indices(c)) for c in range(2)) == 50
+    with pytest.raises(DataError, match=r"^cannot hold 70 images out of made, which has 70 to train on: hold out fewer$"):
+        data.hold_out(whole, 70)

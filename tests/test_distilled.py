@@ -30,8 +30,8 @@ REPLAY = TrainNetworks(SET, Training(network=TINY).resolve(), 2, "rates")
 @pytest.fixture
 def dataset(make_dataset, monkeypatch):
     made = make_dataset(10, 10, 10)
-    for module in (run, doing, sets):
-        monkeypatch.setattr(module, "load", lambda name, image_size=0: made)
+    for module in (run, sets):
+        monkeypatch.setattr(module, "load", lambda name, *shape: made)
     return made
 
 
@@ -281,8 +281,8 @@ def test_what_is_truncated_is_said():
 def test_a_preset_computes_all_cells_and_then_nothing(make_dataset, monkeypatch, tmp_path):
     """The declared experiment on made data through the same call as `dclib run`, with two iterations for each set."""
     data = make_dataset(20, 20, 20, size=28)
-    for module in (run, doing, sets):
-        monkeypatch.setattr(module, "load", lambda name, image_size=0: data)
+    for module in (run, sets):
+        monkeypatch.setattr(module, "load", lambda name, *shape: data)
     short = dataclasses.replace(
         SMOKE,
         condensation=lambda cell: dataclasses.replace(SMOKE.condensation(cell), outer_steps=1, real_batch=4, network_epochs=1),

@@ -216,6 +216,45 @@ def test_the_cheapest_cells_come_first():
     assert networks == [RANDOM, "MLP", "LeNet", "ConvNet", "AlexNet", "VGG11", "ResNet18"]
 
 
+# --- the ablations
+
+
+def test_an_ablation_has_its_budget_in_the_run():
+    (cell,) = experiments.find("ablation_width").cells(CPU, network="ConvNet", test_network="ConvNet:width=32")
+    (run,) = cell.runs()
+    assert (run.set.hyper.outer_steps, run.set.hyper.real_batch, run.hyper.epochs, run.networks) == (60, 32, 300, 3)
+    (paper,) = experiments.find("ablation_width").cells(PAPER, network="ConvNet", test_network="ConvNet")
+    assert paper.runs()[0].key == METHOD.cells(PAPER, dataset="mnist")[0].runs()[0].key
+
+
+def test_tables_t2_to_t6_share_the_default_network_s_set():
+    names = [f"ablation_{name}" for name in ("activation", "pooling", "normalization", "depth", "width")]
+    cells = [experiments.find(name).cells(CPU, network="ConvNet", test_network="ConvNet")[0] for name in names]
+    assert len({cell.make_set(0).key for cell in cells}) == len({cell.runs()[0].key for cell in cells}) == 1
+
+
+def test_a_variant_goes_before_the_budget():
+    cell = dataclasses.replace(METHOD.cells(CPU, dataset="mnist", variant="real_batch=16")[0], budget="outer_steps=7,real_batch=8")
+    assert (cell.make_set(0).hyper.outer_steps, cell.make_set(0).hyper.real_batch) == (7, 16)
+
+
+@pytest.mark.parametrize(
+    ("narrow", "points"),
+    [
+        ({}, [(1, "MLP", ""), (10, "MLP", ""), (1, "LeNet", ""), (1, "LeNet", "init=real")]),
+        ({"ipc": 1}, [(1, "MLP", ""), (1, "LeNet", ""), (1, "LeNet", "init=real")]),
+        ({"network": "LeNet"}, [(1, "LeNet", ""), (10, "LeNet", ""), (1, "LeNet", "init=real")]),
+        ({"variant": "default"}, [(1, "MLP", ""), (10, "MLP", ""), (1, "LeNet", "")]),
+        ({"ipc": 20, "network": "ConvNet"}, [(20, "ConvNet", "")]),
+    ],
+)
+def test_further_grids_hold_what_is_not_narrowed_away(narrow, points):
+    more = dict(ipc=(10,)), dict(network=("LeNet",), variant=("", "init=real"))
+    grid = dict(dataset=("mnist",), ipc=(1,), network=("MLP",), test_network=("MLP",))
+    cells = Experiment("x", "Table X", "?", grid, more=more).cells(CPU, **narrow)
+    assert [(c.ipc, c.network, c.variant) for c in cells] == points
+
+
 # --- narrowing
 
 

@@ -26,17 +26,21 @@ MEASURE = {"architectures", "spec", "errors", "files", "progress", "provenance",
 MEASURE |= {"cells", "dd", "condensed", "memory"}
 MEASURE |= {"checks", "spelling", "presets", "records", "results", "outcomes", "variants"}
 MEASURE |= {"sentences", "report", "tables", "comparison", "charts", "figures"}
+MEASURE |= {"ablations", "courses", "findings", "drawings"}
 MEASURE |= {"merge", "baselines", "jobs", "cluster", "spread", "stopping", "options", "commands", "cli"}
+MEASURE |= {"applications", "ranking", "studies", "studied", "application_report", "application_charts"}
 DATA = {"data", "sources", "folders", "formats", "pixels"}
 GROUND = DATA | {"networks", "matching", "augment", "seeded"}  # stand on errors and spec alone
-CORE = {"reference", "engine", "lanes", "ranks", "checkpoint", "loop", "inner", "condense", "train", "stacked", "whole"}
-BASELINES = {"coresets", "distill", "unroll", "gan", "continual", "nas"}
+CORE = {"reference", "engine", "lanes", "ranks", "checkpoint", "loop", "inner", "condense", "train", "stacked", "whole", "tracking"}
+BASELINES = {"coresets", "distill", "unroll", "gan", "tasks", "continual", "nas"}
 COMPUTE = GROUND | CORE | BASELINES
-MEETING = {"run", "runner", "sets", "reproduce", "cli", "__main__", "__init__"}  # unknown to what computes
+MEETING = {"run", "runner", "applying", "sets", "reproduce", "cli", "__main__", "__init__"}  # unknown to what computes
 MEETING |= {"experiments", "presets", "paper", "records", "results", "outcomes"}
 MEETING |= {"sentences", "report", "tables", "comparison", "charts", "figures"}
 MEETING |= {"cells", "dd", "condensed", "distilled", "memory"}
+MEETING |= {"studies", "studied", "application_report", "application_charts"}
 MEETING |= {"merge", "speed", "jobs", "cluster", "spread", "stopping", "options", "commands"}
+MEETING |= {"variants", "ablations", "findings", "drawings"}
 
 
 def name(module: str) -> str:

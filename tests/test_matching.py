@@ -13,6 +13,7 @@ from jaxtyping import TypeCheckError
 from dclib import condense, engine, matching, networks, reference
 from dclib.architectures import NORMS
 from dclib.errors import SpecError
+from dclib.ranks import Ranks
 from dclib.spec import DISTANCES, Condensation, Network
 
 steady = settings(max_examples=60, deadline=None, derandomize=True)
@@ -102,6 +103,33 @@ def test_so_they_do_with_every_norm(thin, problem, text, kind):
 @pytest.mark.parametrize("kind", DISTANCES)
 def test_so_they_do_with_several_images_of_a_class(problem, kind):
     check_against_the_literal(problem("ConvNet:width=8,depth=2,norm=batch", 1, 8, classes=3, ipc=3), kind)
+
+
+@pytest.mark.parametrize("kind", DISTANCES)
+@pytest.mark.parametrize("text", ["ConvNet:width=8,depth=2", "ConvNet:width=8,depth=2,norm=layer", "MLP:width=6"])
+def test_mixed_classes_equal_the_literal_ones(problem, text, kind):
+    step, batches, images = problem(text, 1, 8, classes=3, ipc=2)
+    step.hyper = dataclasses.replace(step.hyper, batches="mixed", distance=kind)
+    loss, gradient = step.gradient()
+    S = images.clone().requires_grad_()
+    loss0 = reference.mixed_loss(step.network, batches, S, kind)
+    gradient0 = torch.autograd.grad(loss0, S)[0]
+    assert loss.item() == pytest.approx(loss0.item(), rel=1e-10, abs=0)
+    assert (gradient - gradient0).abs().max() <= 1e-10 * gradient0.abs().max()
+    separate = literal(step, batches, images, kind)[1]
+    assert (gradient - separate).abs().max() > 1e-3 * separate.abs().max(), "not what the classes give one by one"
+
+
+def test_of_several_ranks_the_first_matches_mixed_classes(problem):
+    step, _, images = problem("MLP:width=6", 1, 8, classes=3)
+    step.hyper = dataclasses.replace(step.hyper, batches="mixed")
+    alone, (loss, gradient) = step.gradient(), (0.0, torch.zeros_like(images))
+    for rank in range(2):
+        step.ranks = Ranks(rank, 2)
+        part = step.gradient()
+        loss, gradient = loss + part[0], gradient + part[1]
+    assert torch.equal(loss, alone[0])
+    assert torch.equal(gradient, alone[1])
 
 
 SMOOTH = [f"norm={norm},activation=sigmoid" for norm in NORMS]

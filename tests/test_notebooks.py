@@ -16,9 +16,18 @@ import nbformat
 import pytest
 
 from dclib import experiments
+from dclib.variants import steps
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+TINY = "ConvNet:width=4,depth=1"
+PAIRS = {  # of the ablations' rows and columns
+    "activation": f"{TINY} {TINY},activation=sigmoid",
+    "pooling": f"{TINY} {TINY},pooling=max",
+    "normalization": f"{TINY} {TINY},norm=layer",
+    "depth": "ConvNet:width=4,depth=1 ConvNet:width=4,depth=2",
+    "width": "ConvNet:width=4,depth=1 ConvNet:width=8,depth=1",
+}
 # what keeps each notebook at smoke within seconds
 NARROWED = {
     "cross_arch": {"networks": "MLP random", "test_networks": "MLP"},
@@ -31,8 +40,15 @@ NARROWED = {
     "images_per_class": {"networks": "herding MLP whole", "test_networks": "MLP", "ipc": "1 2"},
     "distillation": {"networks": "distill distill-plain", "ipc": 2, "test_networks": "LeNet MLP"},
     "speed": {},
+    **{f"ablation_{name}": {"networks": pair, "test_networks": pair} for name, pair in PAIRS.items()},
+    "ablation_distance": {"networks": "MLP", "test_networks": "MLP"},
+    "ablation_loops": {"networks": "MLP", "test_networks": "MLP", "variants": " ".join(steps(K=(2, 4), T=(1,)))},
+    "choices": {"networks": "MLP", "test_networks": "MLP", "variants": "default init=real"},
+    "continual": {"memories": "random herding", "datasets": "digits digits+turned"},
+    "nas": {"space": "width=8 depth=1"},
 }
-FIGURES = {"distillation": 2, "speed": 2, "condensed_images": 2, "more_baselines": 2}  # in the others one
+RECORDED = {"datasets": [], "speed": [], "continual": ["tasks"], "nas": ["candidates", "sets", "whole"]}  # kinds of records
+FIGURES = {"distillation": 2, "speed": 2, "condensed_images": 2, "more_baselines": 2, "choices": 2}  # in the others one
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
 
@@ -152,8 +168,8 @@ def test_smoke(path, tmp_path):
     assert sum("image/png" in o.get("data", {}) for o in outputs) == FIGURES.get(path.stem, 1)
     assert "Warning" not in "".join(o.text for o in outputs if o.output_type == "stream")
     recorded = sorted((tmp_path / "results").rglob("*.jsonl"))
-    whole = ["whole.jsonl"] if re.search("whole|gan", str(NARROWED[path.stem])) else []
-    assert [p.name for p in recorded] == ([] if path.stem in ("datasets", "speed") else ["networks.jsonl", "sets.jsonl", *whole])
+    whole = ["whole"] if re.search("whole|gan", str(NARROWED[path.stem])) else []
+    assert [p.stem for p in recorded] == RECORDED.get(path.stem, ["networks", "sets", *whole])
 
 
 @pytest.mark.notebooks

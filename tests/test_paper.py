@@ -23,17 +23,31 @@ def test_tables_are_complete():
     [
         (paper.TABLE_1, 3274.5, 81.9, 79564.6),
         (paper.TABLE_2, 2926.8, 89.3, 55639.0),
+        (paper.TABLE_T2, 808.3, 5.6, 4058.8),
+        (paper.TABLE_T3, 773.3, 16.2, 3943.6),
+        (paper.TABLE_T4, 2084.9, 55.0, 27144.0),
+        (paper.TABLE_T5, 1349.1, 24.9, 11917.4),
+        (paper.TABLE_T6, 1461.5, 9.7, 12430.1),
+        (paper.TABLE_T7, 1276.9, 65.3, 12638.1),
         (paper.TABLE_3, 358.5, 13.6, 1041.1),
         (paper.TABLE_T8, 2117.7, 49.5, 33990.5),
         (paper.TABLE_T9, 122.7, 3.5, 873.9),
         (paper.TABLE_T10, 903.9, 55.4, 6341.4),
     ],
-    ids=["Table 1", "Table 2", "Table 3", "Table T8", "Table T9", "Table T10"],
+    ids=["Table 1", "Table 2", "T2", "T3", "T4", "T5", "T6", "T7", "Table 3", "Table T8", "Table T9", "Table T10"],
 )
 def test_sums(table, means, deviations, ordered):
     assert sum(m for m, _ in table.values()) == pytest.approx(means)
     assert sum(s for _, s in table.values()) == pytest.approx(deviations)
     assert sum(i * m for i, (m, _) in enumerate(table.values(), 1)) == pytest.approx(ordered)  # in the paper's order
+
+
+@pytest.mark.parametrize(
+    ("name", "table"), [(name, table) for name, (_, table) in paper.ABLATIONS.items()], ids=list(paper.ABLATIONS)
+)
+def test_every_cell_of_an_ablation_has_its_number(name, table):
+    found = [paper.find(name, cell.place) for cell in experiments.find(name).cells(experiments.PAPER)]
+    assert sorted(found) == sorted(table.values())
 
 
 def test_cost_is_as_printed():
@@ -59,6 +73,15 @@ def test_find_gives_the_cell_of_the_experiment():
     assert paper.find("more_baselines", place(dataset="fashionmnist", ipc=10, network="ors-hundredth")) == (77.6, 0.2)
     assert paper.find("more_baselines", place(network="ors")) == (64.3, 6.1)
     assert paper.find("more_baselines", place(network="gan")) == (64.0, 3.2)
+    assert paper.find("ablation_activation", place()) == paper.find("ablation_distance", place()) == (91.7, 0.5)
+    sigmoid, none = "ConvNet:activation=sigmoid", "ConvNet:norm=none"
+    assert paper.find("ablation_activation", place(network=sigmoid)) == (91.2, 0.6)
+    assert paper.find("ablation_activation", place(test_network=sigmoid)) == (86.1, 0.9)
+    assert paper.find("ablation_normalization", place(network=none, test_network="ConvNet:norm=batch")) == (80.8, 2.0)
+    assert paper.find("ablation_depth", place(network="ConvNet:depth=1", test_network="ConvNet:depth=4")) == (76.4, 3.5)
+    lenet = dict(network="LeNet", test_network="LeNet")
+    assert paper.find("ablation_distance", place(variant="distance=euclidean", **lenet)) == (65.0, 5.1)
+    assert paper.find("ablation_distance", place(**lenet)) == (85.0, 1.7)
     assert paper.find("cifar100", place(dataset="cifar100", network="whole")) == (56.2, 0.3)
     assert paper.find("cifar100", place(dataset="cifar100", ipc=10, network="forgetting")) == (9.8, 0.2)
     lenet = place(ipc=10, network="LeNet", test_network="LeNet")
@@ -88,6 +111,14 @@ def test_find_gives_the_cell_of_the_experiment():
         ("coresets", {"dataset": "svhn10k", "network": "whole"}),
         ("coresets", {"test_network": "LeNet", "network": "whole"}),
         ("images_per_class", {"ipc": 20}),
+        ("ablation_width", {"network": "ConvNet:depth=2"}),
+        ("ablation_width", {"network": "random"}),
+        ("ablation_width", {"dataset": "fashionmnist"}),
+        ("ablation_width", {"variant": "init=real"}),
+        ("ablation_distance", {"test_network": "LeNet"}),
+        ("ablation_distance", {"variant": "init=real"}),
+        ("ablation_loops", {"variant": "outer_steps=5,inner_steps=1"}),
+        ("choices", {}),
         ("cifar100", {"dataset": "cifar100", "network": "LD", "ipc": 10}),
         ("distillation", {"network": "distill", "test_network": "LeNet"}),
         ("distillation", {"network": "distill-plain", "test_network": "LeNet", "ipc": 10}),

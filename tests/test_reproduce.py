@@ -100,7 +100,7 @@ def test_an_unknown_experiment_is_refused():
 
 
 def test_data_that_is_not_here_stops_the_run_before_it_begins(monkeypatch, folders):
-    def load(name, image_size):
+    def load(name, *shape):
         if name == "usps":
             raise DataError("usps is not on this machine")
 

@@ -9,7 +9,6 @@ import torch
 
 from dclib import experiments, run, sets, train
 from dclib import gan as gans
-from dclib import runner as doing
 from dclib.baselines import GanTraining, TrainGan, loss_summary
 from dclib.errors import DataError, Interrupted, SpecError
 from dclib.experiments import CPU, GAN, MORE_BASELINES, ORS, PAPER, SMOKE, Cell, Preset
@@ -36,8 +35,8 @@ ORS_CELLS = [Cell("made", 1, name, "ConvNet", PRESET, 5, 1) for name in ORS]
 @pytest.fixture
 def dataset(make_dataset, monkeypatch):
     found = make_dataset(10, 10, 10)
-    for module in (run, doing, sets):
-        monkeypatch.setattr(module, "load", lambda name, image_size=0: found)
+    for module in (run, sets):
+        monkeypatch.setattr(module, "load", lambda name, *shape: found)
     return found
 
 
@@ -150,8 +149,8 @@ def test_stopped_in_the_training_it_goes_on(runner, tmp_path):
 
 def test_a_gan_of_data_that_changed_is_refused(runner, make_dataset, monkeypatch):
     runner.make_set(DRAWN)
-    for module in (run, doing, sets):
-        monkeypatch.setattr(module, "load", lambda name, image_size=0: make_dataset(10, 10, 10, seed=1))
+    for module in (run, sets):
+        monkeypatch.setattr(module, "load", lambda name, *shape: make_dataset(10, 10, 10, seed=1))
     with pytest.raises(DataError, match="has changed since made, 2/class, drawn by a GAN, seed 0 was recorded"):
         again(runner).train_networks(TrainNetworks(DRAWN, TESTED))
 
@@ -192,9 +191,9 @@ def test_it_is_merged_with_its_state(runner, tmp_path):
 
 def test_optimal_random_selection_trains_a_hundred_sets_at_a_time_and_others_one(monkeypatch):
     (many,) = MORE_BASELINES.cells(PAPER, dataset="mnist", ipc=1, network="ors")
-    assert [len(runs) for runs in run.together(many)] == [100] * 10
-    assert [r.key for runs in run.together(many) for r in runs] == [r.key for r in many.runs()]
-    assert [len(runs) for runs in run.together(GAN_CELLS[0])] == [1, 1]
+    assert [len(runs) for runs in run.together(many, many.runs())] == [100] * 10
+    assert [r.key for runs in run.together(many, many.runs()) for r in runs] == [r.key for r in many.runs()]
+    assert [len(runs) for runs in run.together(GAN_CELLS[0], GAN_CELLS[0].runs())] == [1, 1]
 
 
 def test_many_sets_are_trained_in_one_call_to_the_numbers_of_each_alone(runner, tmp_path, monkeypatch):

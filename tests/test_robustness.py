@@ -392,13 +392,13 @@ def test_a_run_stopped_while_condensing_goes_on(place, tiny, monkeypatch):
 
 def test_a_run_killed_between_keeping_and_recording_a_set_records_it(place, tiny, monkeypatch):
     assert main([*RUN, "--results", "whole"]) == 0
-    record = run.Runner._record
+    record = run.Runner.record
 
     def full_at_a_condensed_set(self, made, *rest):  # one of real images is no file
         full_disk() if getattr(made, "method", "") == "condense" else record(self, made, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(run.Runner, "_record", full_at_a_condensed_set)
+        patched.setattr(run.Runner, "record", full_at_a_condensed_set)
         assert main([*RUN, "--results", "killed"]) == 1
     assert list((place / "killed").rglob("*.safetensors"))
     assert main([*RUN, "--results", "killed"]) == 0

@@ -28,8 +28,8 @@ CELLS = [Cell("made", 1, name, "ConvNet", PRESET, n, 2) for name, n in (("ConvNe
 @pytest.fixture
 def dataset(make_dataset, monkeypatch):
     made = make_dataset(10, 10, 10)
-    for module in (run, doing, sets):
-        monkeypatch.setattr(module, "load", lambda name, image_size=0: made)
+    for module in (run, sets):
+        monkeypatch.setattr(module, "load", lambda name, *shape: made)
     return made
 
 
@@ -167,7 +167,8 @@ def test_cells_are_computed_once_the_cheapest_first(runner, computes_nothing):
     assert {key: len(found) for key, found in reread(runner).records.items()} == {key: len(r) for key, r in records.items()}
 
 
-def test_stopped_between_networks_it_goes_on(runner):
+def test_stopped_between_networks_it_goes_on(runner, monkeypatch):
+    monkeypatch.setattr(train.lanes, "count", lambda device: 1)
     whole = run.Runner(Store(runner.store.root / "whole"), "smoke", device="cpu", engine="eager").train_networks(RUN)
     runner.make_set(SET)
     calls = iter([False] * 4)
@@ -274,6 +275,64 @@ def test_signals_ask_to_stop_and_are_given_back(number, capfd):
             os.kill(os.getpid(), signal.SIGINT)
     assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == before
     assert ("Ctrl-C again" in capfd.readouterr().err) == (number == signal.SIGINT)
+
+
+# --- sets that differ in K alone
+
+
+def stations(*steps):
+    return [Cell("made", 1, "ConvNet", "ConvNet", PRESET, 1, 1, f"outer_steps={K}") for K in steps]
+
+
+@pytest.fixture
+def done(monkeypatch):
+    """The outer steps done, as (k, after the step)."""
+    seen, condense = [], sets.algorithm.condense
+
+    def watched(*given, on_step, **options):
+        return condense(*given, on_step=lambda state: (seen.append(state.k), on_step(state)), **options)
+
+    monkeypatch.setattr(sets.algorithm, "condense", watched)
+    return seen
+
+
+def check_stations(store, seeds_of):
+    """Each set is that of a run of its own, and each record says on which course it was made and what all of it took."""
+    for cell in stations(*seeds_of):
+        made = cell.make_set(0)
+        alone = run.Runner(Store(store.root / f"alone {made.key}"), "smoke", device="cpu", engine="eager").make_set(made)
+        assert (CondensedSet.load(store.find_set(made.key)).images == alone.images).all()
+    records = [Store(store.root).records[cell.make_set(0).key][0] for cell in stations(*seeds_of)]
+    assert len({r["course"] for r in records}) == 1
+    seconds = [r["seconds"] for r in records]
+    assert seconds == sorted(seconds)
+
+
+def test_the_longer_set_goes_on_from_the_shorter_one(runner, done):
+    run.execute(stations(1, 3, 4), runner)
+    assert done == [1, 2, 3, 4]
+    assert not list(runner.store.root.rglob("checkpoints/*"))
+    done.clear()
+    check_stations(runner.store, (1, 3, 4))
+
+
+def test_so_it_does_when_the_shorter_one_was_made_before_a_stop(runner, done):
+    calls = iter([False] * 5)
+    runner.should_stop = lambda: next(calls, True)
+    with pytest.raises(Interrupted):
+        run.execute(stations(1, 3), runner)
+    reached = done[-1]
+    assert 1 <= reached < 3
+    later = run.Runner(reread(runner), "smoke", device="cpu", engine="eager")
+    run.execute(later.store.incomplete(stations(1, 3)), later)
+    assert done == [1, 2, 3]
+    assert not list(runner.store.root.rglob("checkpoints/*"))
+    check_stations(runner.store, (1, 3))
+
+
+def test_a_set_by_itself_is_on_no_course(runner):
+    run.execute(stations(3), runner)
+    assert "course" not in reread(runner).records[stations(3)[0].make_set(0).key][0]
 
 
 # --- what goes wrong in silence

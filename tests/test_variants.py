@@ -47,7 +47,10 @@ def test_real_images_have_no_variants():
     assert [cell.variant for cell in cells] == [""]
 
 
-@pytest.mark.parametrize(("variant", "rate"), [("", 0.01), ("distance=cosine", 0.1), ("distance=cosine,image_lr=0.5", 0.5)])
+RATES = [("", 0.01), ("distance=layerwise", 0.01), ("distance=cosine", 0.1), ("distance=cosine,image_lr=0.5", 0.5)]
+
+
+@pytest.mark.parametrize(("variant", "rate"), RATES)
 def test_the_mlp_learns_slowly_by_the_papers_distance_alone(variant, rate):
     (cell,) = CROSS_ARCH.cells(PAPER, network="MLP", test_network="MLP", variant=variant)
     assert cell.make_set(0).hyper.image_lr == rate

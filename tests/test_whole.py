@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F
 
 from dclib import networks, run, sets, whole
-from dclib import runner as doing
 from dclib.data import generator
 from dclib.errors import DataError, Diverged, FileError, Interrupted, SpecError
 from dclib.results import Store
@@ -189,8 +188,8 @@ def test_the_recipe_is_part_of_the_sets_key():
 @pytest.fixture
 def dataset(make_dataset, monkeypatch):
     found = make_dataset(10, 10, 10)
-    for module in (run, doing, sets):
-        monkeypatch.setattr(module, "load", lambda name, image_size=0: found)
+    for module in (run, sets):
+        monkeypatch.setattr(module, "load", lambda name, *shape: found)
     return found
 
 
@@ -269,7 +268,7 @@ def test_stopped_in_the_training_it_goes_on(runner):
 
 def test_indices_into_data_that_changed_are_refused(runner, make_dataset, monkeypatch):
     runner.make_set(HERD)
-    for module in (run, doing, sets):
-        monkeypatch.setattr(module, "load", lambda name, image_size=0: make_dataset(10, 10, 10, seed=1))
+    for module in (run, sets):
+        monkeypatch.setattr(module, "load", lambda name, *shape: make_dataset(10, 10, 10, seed=1))
     with pytest.raises(DataError, match="has changed since"):
         again(runner).make_set(HERD)

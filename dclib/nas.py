@@ -1,0 +1,188 @@
+"""Architecture search (the paper's Sec. 3.4 and appendix A, Table 4, Fig. F1): many ConvNets, each trained for a moment and ranked.
+
+A candidate is trained on a small set that stands for the whole, or for as many steps on the whole (early stopping), and validated
+on training images held out of everything; how far its rank is that of a training on the whole set, `ranking` tells. The trainings
+of one architecture are one network each on a CPU; on a GPU they go side by side, their parameters stacked (`stacked`). A network
+that left the finite numbers is no error here: it ranks low.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from . import engine as engines
+from . import networks
+from .applications import ShortTraining
+from .data import Dataset, generator
+from .errors import DataError, Interrupted
+from .spec import Network
+from .stacked import STOPPED, TOGETHER, Stack, Step
+from .train import accuracy
+
+
+def pool(dataset: Dataset, count: int = 0) -> tuple[Float[Tensor, "n c h w"], Int[Tensor, " n"]]:
+    """Return `count` training images, drawn at random but always the same, normalised, and their labels; 0: all of them.
+
+    Raises:
+        DataError: there are not so many.
+    """
+    n = len(dataset.y_train)
+    if count > n:
+        raise DataError(f"{dataset.name} has {n} images to train on, fewer than the {count} asked for: lower images")
+    some = torch.arange(n) if not count else torch.randperm(n, generator=generator(0, "pool"))[:count].sort().values
+    some = some.to(dataset.y_train.device)
+    return dataset.normalise(dataset.x_train[some]), dataset.y_train[some]
+
+
+def batches(count: int, hyper: ShortTraining, seed: int) -> Iterator[Int[Tensor, " b"]]:
+    """The batch of each step, as indices below `count`: epoch after epoch in random order, what is left of one left out."""
+    shuffle, parts = generator(seed, "shuffle"), []
+    for _ in range(hyper.steps):
+        if not parts:
+            order = torch.randperm(count, generator=shuffle) if count > hyper.batch else torch.arange(count)
+            parts = list(order.split(hyper.batch))[: max(1, count // hyper.batch)]
+        yield parts.pop(0)
+
+
+def train_alone(
+    network: nn.Module,
+    images: Float[Tensor, "n c h w"],
+    labels: Int[Tensor, " n"],
+    hyper: ShortTraining,
+    seed: int,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> None:
+    """Train a network in place.
+
+    Args:
+        network: with fresh weights, on the images' device.
+        images: normalised.
+        labels: their classes.
+        hyper: the hyper-parameters.
+        seed: of the order of the images.
+        should_stop: asked before each step; True raises.
+
+    Raises:
+        Interrupted: `should_stop` said so.
+    """
+    network.train()
+    parameters = list(network.parameters())
+    velocity = [torch.zeros_like(p) for p in parameters]
+    for rate, part in zip(hyper.rates, batches(len(images), hyper, seed), strict=True):
+        if should_stop():
+            raise Interrupted(STOPPED)
+        loss = F.cross_entropy(network(images[part]), labels[part])
+        gradients = torch.autograd.grad(loss, parameters)
+        engines.descend(parameters, velocity, gradients, rate, hyper.momentum, hyper.weight_decay)
+
+
+def train_together(
+    drawn: Sequence[nn.Module],
+    images: Float[Tensor, "n c h w"],
+    labels: Int[Tensor, " n"],
+    hyper: ShortTraining,
+    seeds: Sequence[int],
+    *,
+    capture: bool = False,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Stack:
+    """Train networks of one architecture side by side, each as `train_alone` does, and return them stacked.
+
+    Args:
+        drawn: with fresh weights, on the images' device.
+        images, labels, hyper, should_stop: as for `train_alone`.
+        seeds: one for each network.
+        capture: whether to replay steps as CUDA graphs.
+    """
+    stack, steps = Stack(drawn), {}
+    velocity = [torch.zeros_like(p) for p in stack.parameters]
+    orders = [batches(len(images), hyper, seed) for seed in seeds]
+    for rate, *parts in zip(hyper.rates, *orders, strict=True):
+        if should_stop():
+            raise Interrupted(STOPPED)
+        part = torch.stack(parts).to(images.device)
+        x, y = images[part], labels[part]
+        if rate not in steps:
+            steps[rate] = Step(stack, velocity, hyper, rate, x, y, capture)
+        steps[rate](x, y)
+    return stack
+
+
+def evaluate(
+    network: Network,
+    images: Float[Tensor, "n c h w"],
+    labels: Int[Tensor, " n"],
+    tests: Sequence[Dataset],
+    hyper: ShortTraining,
+    *,
+    seeds: Sequence[int],
+    device: str = "auto",
+    on_network: Callable[[int, tuple[float, ...]], None] = lambda seed, accuracies: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> list[tuple[float, ...]]:
+    """Train one network of an architecture for each seed and return the accuracies of each in percent.
+
+    Args:
+        network: the architecture.
+        images: normalised as the data sets tested on.
+        labels: their classes.
+        tests: data sets whose test images are classified, one accuracy for each.
+        hyper: the hyper-parameters.
+        seeds: one for each network.
+        device: "auto", "cpu", "cuda" …
+        on_network: called with each seed and its accuracies.
+        should_stop: asked before each step.
+
+    Raises:
+        SpecError: the images are too small for the architecture.
+        Interrupted: `should_stop` said so; networks that `on_network` was told of are done.
+    """
+    where, found = engines.resolve_device(device), []
+    images, labels, tests = images.to(where), labels.to(where), [test.to(where) for test in tests]
+    trained = _stacked if where.type == "cuda" else _one_by_one
+    with engines.arithmetic("float32", where):
+        for seed, model in trained(network, images, labels, tests[0], hyper, seeds, should_stop):
+            found.append(tuple(accuracy(model, test) for test in tests))
+            on_network(seed, found[-1])
+    return found
+
+
+def _draw(network: Network, test: Dataset, seed: int, device: torch.device) -> nn.Module:
+    shape = dict(channels=test.channels, classes=test.classes, size=test.size)
+    return networks.build(network, **shape, seed=generator(seed, "weights").initial_seed()).to(device)
+
+
+def _one_by_one(
+    network: Network,
+    images: Tensor,
+    labels: Tensor,
+    test: Dataset,
+    hyper: ShortTraining,
+    seeds: Sequence[int],
+    should_stop: Callable[[], bool],
+) -> Iterator[tuple[int, nn.Module]]:
+    for seed in seeds:
+        model = _draw(network, test, seed, images.device)
+        train_alone(model, images, labels, hyper, seed, should_stop)
+        yield seed, model
+
+
+def _stacked(
+    network: Network,
+    images: Tensor,
+    labels: Tensor,
+    test: Dataset,
+    hyper: ShortTraining,
+    seeds: Sequence[int],
+    should_stop: Callable[[], bool],
+) -> Iterator[tuple[int, nn.Module]]:
+    capture = images.device.type == "cuda"
+    for some in (seeds[i : i + TOGETHER] for i in range(0, len(seeds), TOGETHER)):
+        drawn = [_draw(network, test, seed, images.device) for seed in some]
+        stack = train_together(drawn, images, labels, hyper, some, capture=capture, should_stop=should_stop)
+        for j, seed in enumerate(some):
+            drawn[0].load_state_dict(stack.unstack(j))
+            yield seed, drawn[0]

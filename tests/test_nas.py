@@ -1,0 +1,229 @@
+"""Architecture search: the space, the short training by hand, side by side as alone, and images held out of it."""
+
+import dataclasses
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from dclib import data, nas
+from dclib.applications import ShortTraining, Space, TrainCandidate
+from dclib.architectures import ACTIVATIONS, NORMS, POOLINGS
+from dclib.data import generator
+from dclib.errors import DataError, Interrupted, SpecError
+from dclib.networks import build
+from dclib.spec import Condensation, ConvNet, MakeSet, Network
+from dclib.train import accuracy
+
+CPU = {"device": "cpu"}
+SHAPE = dict(channels=1, classes=3, size=(8, 8))
+NETWORK = ConvNet(width=4, depth=1)
+
+
+def short(**changes):
+    return ShortTraining(**{"steps": 5, "batch": 7, **changes})
+
+
+def drawn(seed, network=NETWORK):
+    return build(network, **SHAPE, seed=generator(seed, "weights").initial_seed()).double()
+
+
+# --- the space
+
+
+def test_the_papers_space_has_720_architectures():
+    found = Space().networks()
+    assert len(found) == len(set(found)) == 720
+    for option, values in dict(
+        width=(32, 64, 128, 256), depth=(1, 2, 3, 4), norm=NORMS, activation=ACTIVATIONS, pooling=POOLINGS
+    ).items():
+        counts = [sum(network[option] == value for network in found) for value in values]
+        assert counts == [720 // len(values)] * len(values)
+
+
+def test_a_thinned_space_still_has_every_option_and_every_pair_of_norm_and_pooling():
+    thin = Space(width=(32, 64), depth=(1, 2, 3), every=7)
+    found = thin.networks()
+    assert len(found) == 39
+    assert {(n["norm"], n["pooling"]) for n in found} == set(itertools.product(NORMS, POOLINGS))
+    assert {(n["width"], n["depth"]) for n in found} == set(itertools.product((32, 64), (1, 2, 3)))
+    assert {n["activation"] for n in found} == set(ACTIVATIONS)
+
+
+def test_a_space_is_narrowed_by_its_options():
+    found = Space().networks("width=32,64 norm=instance")
+    assert len(found) == 2 * 4 * 3 * 3
+    assert {(n["width"], n["norm"]) for n in found} == {(32, "instance"), (64, "instance")}
+    assert Space().networks("") == Space().networks()
+
+
+NONE_LEFT = [
+    ("width=48", r"^no architecture is left in the search space with width=48: it has 32, 64, 128, 256$"),
+    ("width=32 width=64", r"^no architecture is left in the search space with width=64: it has 32$"),
+    ("norm=", "^'norm' in the search space has no value: write it as norm=VALUE,VALUE$"),
+    ("colour=red", r"^unknown option of the search space 'colour': choose one of width, depth, norm, activation, pooling$"),
+]
+
+
+@pytest.mark.parametrize(("narrow", "sentence"), NONE_LEFT)
+def test_a_space_without_architectures_is_refused(narrow, sentence):
+    with pytest.raises(SpecError, match=sentence):
+        Space().networks(narrow)
+
+
+def test_a_space_needs_values():
+    with pytest.raises(SpecError, match="the search space has no depth: give at least one value"):
+        Space(depth=())
+    with pytest.raises(SpecError, match="every must be a whole number of at least 1, not 0"):
+        Space(every=0)
+
+
+# --- the runs
+
+
+def test_runs_that_make_no_sense_are_refused():
+    made = MakeSet("digits", "random", held_out=100)
+    assert TrainCandidate("digits", NETWORK, set=made, held_out=100).key != TrainCandidate("digits", NETWORK, held_out=100).key
+    for given, sentence in (
+        (dict(set=made, held_out=200), "^the set must be one of digits with as many images held out$"),
+        (dict(set=dataclasses.replace(made, dataset="mnist"), held_out=100), "^the set must be one of digits with as many"),
+        (dict(set=made, held_out=100, images=50), "^a small set is used whole: leave images at 0$"),
+        (dict(held_out=0), "^held_out must be a whole number of at least 1, not 0$"),
+    ):
+        with pytest.raises(SpecError, match=sentence):
+            TrainCandidate("digits", NETWORK, **given)
+
+
+def test_the_number_of_networks_is_outside_the_key_and_held_out_images_inside():
+    run = TrainCandidate("digits", NETWORK)
+    assert run.key == dataclasses.replace(run, networks=5).key
+    assert run.key != dataclasses.replace(run, held_out=10).key
+    assert MakeSet("digits", held_out=10).key != MakeSet("digits").key == MakeSet("digits", held_out=0, channels=0).key
+
+
+# --- the training
+
+
+def test_the_rate_falls_to_a_tenth_after_the_step_behind_the_middle():
+    assert short(steps=100).rates == pytest.approx([0.01] * 51 + [0.001] * 49)
+    assert short(steps=1).rates == [0.01]
+
+
+def test_batches_are_epochs_in_random_order():
+    parts = list(nas.batches(21, short(steps=7), 0))
+    assert [len(part) for part in parts] == [7] * 7
+    for epoch in (parts[:3], parts[3:6]):
+        assert torch.cat(epoch).sort().values.tolist() == list(range(21))
+    assert not torch.equal(torch.cat(parts[:3]), torch.cat(parts[3:6]))
+    assert [part.tolist() for part in nas.batches(6, short(steps=2), 0)] == [list(range(6))] * 2
+    assert [len(set(part.tolist())) for part in nas.batches(20, short(steps=4), 0)] == [7] * 4
+
+
+def test_early_stopping_sees_no_image_twice():
+    """The paper's 100 steps of 100 images: 10,000 images."""
+    seen = torch.cat(list(nas.batches(45_000, ShortTraining(), 0)))
+    assert len(seen) == len(seen.unique()) == 10_000
+
+
+def test_alone_by_hand(made):
+    """Three steps of SGD with momentum and weight decay, written out."""
+    x, y = made.normalise(made.x_train, torch.float64), made.y_train
+    hyper = short(steps=3, momentum=0.5, weight_decay=0.1, lr=0.2)
+    trained, ours = drawn(0), drawn(0)
+    nas.train_alone(trained, x, y, hyper, 0)
+    velocity = [torch.zeros_like(p) for p in ours.parameters()]
+    for rate, part in zip((0.2, 0.2, 0.02), nas.batches(len(x), hyper, 0), strict=True):
+        gradients = torch.autograd.grad(F.cross_entropy(ours(x[part]), y[part]), list(ours.parameters()))
+        with torch.no_grad():
+            for p, v, g in zip(ours.parameters(), velocity, gradients, strict=True):
+                v.mul_(0.5).add_(g + 0.1 * p)
+                p.sub_(rate * v)
+    for p, q in zip(trained.parameters(), ours.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("pooling", ["max", "none"])
+def test_together_as_alone(made, norm, pooling):
+    network = ConvNet(width=4, depth=2, norm=norm, activation="leakyrelu", pooling=pooling)
+    x, y, seeds = made.normalise(made.x_train, torch.float64), made.y_train, [3, 1, 4]
+    stack = nas.train_together([drawn(s, network) for s in seeds], x, y, short(), seeds)
+    for j, seed in enumerate(seeds):
+        alone = drawn(seed, network)
+        nas.train_alone(alone, x, y, short(), seed)
+        for name, value in alone.state_dict().items():
+            torch.testing.assert_close(stack.unstack(j)[name], value, rtol=1e-8, atol=1e-10)
+
+
+def test_evaluate_tests_each_network_on_every_set(made, monkeypatch):
+    other = dataclasses.replace(made, x_test=made.x_test[:7], y_test=made.y_test[:7])
+    x, seen, given = made.normalise(made.x_train), [], dict(seeds=[5, 6, 7], **CPU)
+    told = dict(on_network=lambda *a: seen.append(a), **given)
+    found = nas.evaluate(NETWORK, x, made.y_train, [made, other], short(lr=0.1), **told)
+    for seed, accuracies in zip([5, 6, 7], found, strict=True):
+        alone = drawn(seed).float()
+        nas.train_alone(alone, x, made.y_train, short(lr=0.1), seed)
+        assert accuracies == (accuracy(alone, made), accuracy(alone, other))
+    assert seen == list(zip([5, 6, 7], found, strict=True))
+    assert len(set(found)) > 1
+    monkeypatch.setattr(nas, "TOGETHER", 2)
+    monkeypatch.setattr(nas, "_one_by_one", nas._stacked)
+    assert nas.evaluate(NETWORK, x, made.y_train, [made, other], short(lr=0.1), **given) == found
+
+
+def test_it_stops_between_steps_and_keeps_what_is_done(made):
+    x, done, calls = made.normalise(made.x_train), [], iter([False] * 7)
+    how = dict(seeds=[0, 1, 2], on_network=lambda seed, _: done.append(seed), should_stop=lambda: next(calls, True), **CPU)
+    with pytest.raises(Interrupted):
+        nas.evaluate(NETWORK, x, made.y_train, [made], short(), **how)
+    assert done == [0]
+
+
+def test_a_network_that_leaves_the_finite_numbers_ranks_low(made):
+    x = made.normalise(made.x_train)
+    found = nas.evaluate(NETWORK, x, made.y_train, [made], short(lr=1e30), seeds=[0], **CPU)
+    assert found == [(pytest.approx(100 * float((made.y_test == 0).float().mean())),)]
+
+
+# --- images held out
+
+
+def test_no_training_sees_an_image_held_out_or_a_test_image(make_dataset):
+    whole = make_dataset(30, 40, 35)
+    whole = dataclasses.replace(whole, x_test=255 - whole.x_test)
+    rest, validation = data.hold_out(whole, 25)
+    rows = lambda x: {image.numpy().tobytes() for image in x}  # noqa: E731
+    forbidden = rows(rest.normalise(validation.x_test)) | rows(rest.normalise(rest.x_test))
+    for count in (0, 60):
+        images, labels = nas.pool(rest, count)
+        assert len(images) == len(labels) == (count or 80)
+        seen = torch.cat([images[part] for part in nas.batches(len(images), short(steps=20), 0)])
+        assert not rows(seen) & forbidden
+    leaky, _ = nas.pool(whole)
+    assert rows(leaky) & forbidden
+
+
+def test_a_pool_is_always_the_same_and_bears_its_labels(make_dataset):
+    whole = make_dataset(30, 40)
+    images, labels = nas.pool(whole, 33)
+    assert torch.equal(images, nas.pool(whole, 33)[0])
+    every = whole.normalise(whole.x_train)
+    assert all(
+        torch.equal(whole.y_train[(every == image).all((1, 2, 3))], label[None])
+        for image, label in zip(images, labels, strict=True)
+    )
+    with pytest.raises(DataError, match=r"^made has 70 images to train on, fewer than the 71 asked for: lower images$"):
+        nas.pool(whole, 71)
+
+
+def test_images_too_small_for_an_architecture_are_refused(made):
+    with pytest.raises(SpecError, match=r"cannot take images of 8x8 pixels"):
+        nas.evaluate(ConvNet(width=4, depth=5), made.normalise(made.x_train), made.y_train, [made], short(), seeds=[0], **CPU)
+
+
+def test_a_candidates_spec_is_plain():
+    run = TrainCandidate(
+        "digits", Network.parse("ConvNet:width=32"), set=MakeSet("digits", hyper=Condensation(ipc=10), held_out=5000)
+    )
+    assert hash(run) == hash(dataclasses.replace(run))

@@ -1,0 +1,63 @@
+"""Spearman's ρ by hand and against scipy, its interval, and the best of a ranking."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dclib.ranking import agreement, best, least_sure, spearman
+
+
+def test_rho_by_hand():
+    """Ranks 1 2 3 4 5 and 2 1 4 3 5: ρ = 1 - 6·Σd² / n(n² - 1) = 1 - 6·4 / 120."""
+    assert spearman([10.0, 20.0, 30.0, 40.0, 50.0], [0.2, 0.1, 0.4, 0.3, 0.5]).rho == pytest.approx(0.8)
+
+
+def test_the_interval_by_hand():
+    """At ρ = 0.8 and n = 5: atanh 0.8 = 1.0986, its deviation √(1.32 / 2) = 0.8124."""
+    found = spearman([10.0, 20.0, 30.0, 40.0, 50.0], [0.2, 0.1, 0.4, 0.3, 0.5])
+    assert math.atanh(found.high) - math.atanh(found.rho) == pytest.approx(1.959964 * 0.812404, rel=1e-5)
+    assert math.atanh(found.rho) - math.atanh(found.low) == pytest.approx(1.959964 * 0.812404, rel=1e-5)
+    assert found.count == 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rho_is_scipys_with_ties(seed):
+    draw = np.random.default_rng(seed)
+    a, b = draw.integers(0, 6, 30).astype(float).tolist(), draw.normal(size=30).tolist()
+    assert spearman(a, b).rho == pytest.approx(stats.spearmanr(a, b).statistic)
+
+
+def test_the_interval_covers_what_it_should():
+    """Of independent pairs of rankings of ten, some 95 % have an interval with zero in it."""
+    draw = np.random.default_rng(0)
+    pairs = [spearman(draw.normal(size=10).tolist(), draw.normal(size=10).tolist()) for _ in range(1000)]
+    assert 0.93 < np.mean([p.low < 0 < p.high for p in pairs]) < 0.98
+
+
+def test_where_nothing_can_be_said():
+    assert math.isnan(spearman([1.0], [2.0]).rho)
+    assert math.isnan(spearman([1.0, 1.0, 1.0, 1.0], [1.0, 2.0, 3.0, 4.0]).rho)
+    three = spearman([1.0, 2.0, 3.0], [1.0, 3.0, 2.0])
+    assert three.rho == pytest.approx(0.5)
+    assert math.isnan(three.low)
+    perfect = spearman([1.0, 2.0, 3.0, 4.0], [2.0, 4.0, 6.0, 8.0])
+    assert (perfect.rho, perfect.low, perfect.high) == pytest.approx((1, 1, 1))
+
+
+def test_the_best_come_first_and_ties_by_name():
+    assert best({"c": 1.0, "b": 2.0, "a": 1.0, "d": 0.0}, 3) == ["b", "a", "c"]
+
+
+def test_agreement_looks_at_those_in_both_and_at_the_best_by_the_proxy():
+    proxy = dict(zip("abcdef", (6.0, 5.0, 4.0, 3.0, 2.0, 1.0), strict=True))
+    whole = dict(zip("abcde", (1.0, 2.0, 3.0, 0.5, 0.1), strict=True))
+    assert agreement(proxy, whole, 3).rho == pytest.approx(-1)
+    assert agreement(proxy, whole).count == 5
+    assert agreement(proxy, whole).rho == pytest.approx(stats.spearmanr([6, 5, 4, 3, 2], [1, 2, 3, 0.5, 0.1]).statistic)
+
+
+def test_the_least_rho_that_is_sure():
+    """At n = 10: atanh 0.68 = 0.829 > 1.96·√(1.2312 / 7) = 0.822, while atanh 0.67 = 0.811 < 1.96·√(1.22445 / 7) = 0.820."""
+    assert least_sure(10) == pytest.approx(0.68)

@@ -1,0 +1,452 @@
+"""The two applications from declaration to table: plans, runs that are stopped and go on, workers, what is said of them."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from dclib import application_charts as charts
+from dclib import application_report as report
+from dclib import experiments, paper, sentences, sets, studied, studies
+from dclib.applications import LearnTasks, Rehearsal, ShortTraining, Space
+from dclib.cli import main
+from dclib.errors import Interrupted, SpecError
+from dclib.jobs import Board
+from dclib.merge import merge_into
+from dclib.records import FILES, in_words
+from dclib.reproduce import reproduce_study
+from dclib.results import Store
+from dclib.run import Runner, alone, compute, execute
+from dclib.spec import MLP, full
+from dclib.studied import Learned, Search
+from dclib.studies import CONTINUAL, NAS, ContinualPlan, SearchPlan, _condensation
+
+CPU = dict(device="cpu", engine="eager")
+THIN = MLP(width=8)
+TASKS = ContinualPlan(
+    ("digits", "digits+inverted", "digits+turned"),
+    Rehearsal(ipc=1, network=THIN, iterations=3, finetuning=2, batch=16, test_images=100),
+    _condensation(1, network=THIN, outer_steps=2, real_batch=4),
+    seeds=2,
+    image_size=8,
+)
+CANDIDATES = SearchPlan(
+    "digits",
+    Space(width=(4,), depth=(1,), norm=("none", "instance"), activation=("relu",), pooling=("none", "max")),
+    ShortTraining(steps=3, batch=10),
+    ShortTraining(steps=6, batch=10),
+    _condensation(1, network=THIN, outer_steps=2, real_batch=4),
+    guide=1,
+    networks=2,
+    images=50,
+    held_out=100,
+    guide_network=THIN,
+)
+
+
+@pytest.fixture
+def tiny(monkeypatch, tmp_path):
+    """Both studies at smoke within a second, and a results folder of their own."""
+    monkeypatch.setenv("DCLIB_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setitem(CONTINUAL.plans, "smoke", TASKS)
+    monkeypatch.setitem(NAS.plans, "smoke", CANDIDATES)
+    return tmp_path / "results"
+
+
+def cells(name, **narrow):
+    return studies.ALL[name].cells(experiments.SMOKE, **narrow)
+
+
+def numbers(root):
+    """What was measured, by kind and key, without where and when."""
+    found = {}
+    for record in (record for records in Store(root).records.values() for record in records):
+        values = found.setdefault((record["kind"], record["key"]), {})
+        for name in ("accuracies", "test"):  # of networks that may be in several records
+            values[name] = {**values.get(name, {}), **record.get(name, {})}
+        values |= {name: record[name] for name in ("stages", "set_hash", "indices") if name in record}
+    return found
+
+
+# --- declared
+
+
+def test_the_papers_continual_learning():
+    found = CONTINUAL.cells(experiments.PAPER)
+    assert [(case["memory"], case["distillation"]) for case in found] == [
+        (memory, held) for held in (False, True) for memory in ("random", "herding", "condense")
+    ]
+    runs = [run for case in found for run in case.runs()]
+    assert len({run.key for run in runs}) == 6 * 5
+    for run in runs:
+        h = run.hyper
+        assert run.tasks == ("svhn", "mnist", "usps")
+        assert (h.ipc, h.iterations, h.finetuning, h.lr, h.finetuning_lr, h.temperature, h.test_images) == (
+            10,
+            5000,
+            500,
+            0.01,
+            0.001,
+            2,
+            2000,
+        )
+        assert (run.image_size, run.channels, str(h.network)) == (32, 3, "ConvNet")
+    assert {run.hyper.distillation for run in runs} == {0.0, 1.0}
+    assert {s.key for run in runs for s in run.sets} == {s.key for run in found[2].runs() for s in run.sets}, (
+        "made once for both settings"
+    )
+
+
+def test_the_papers_search():
+    found = {case["source"]: case for case in NAS.cells(experiments.PAPER)}
+    assert tuple(found) == studies.SOURCES
+    assert {len(set(case["networks"])) for case in found.values()} == {720}
+    runs = {source: next(case.runs()) for source, case in found.items()}
+    assert {(run.dataset, run.held_out, run.networks) for run in runs.values()} == {("cifar10", 5000, 5)}
+    for source in ("random", "herding", "condense"):
+        made = runs[source].set
+        assert (made.method, made.hyper.ipc, made.held_out) == (source, 10, 5000)
+    assert runs["condense"].set.hyper.outer_steps == 500
+    assert (runs["early"].hyper.steps * runs["early"].hyper.batch, runs["early"].set) == (10_000, None)
+    whole = runs["herding"].set.whole
+    assert (whole.held_out, whole.dataset) == (5000, "cifar10")
+
+
+def test_every_candidate_has_a_key_of_its_own():
+    found = [run for case in NAS.cells(experiments.CPU, space="width=32") for run in case.runs()]
+    assert len({run.key for run in found}) == len(found) == 5 * 20
+    assert len({run.set for run in found}) == 4
+
+
+def test_keys_do_not_change():
+    """A record is found by its key: what changes one of these orphans records."""
+    firsts = [next(study.cells(preset)[0].runs()) for preset in (experiments.CPU, experiments.PAPER) for study in (CONTINUAL, NAS)]
+    assert [run.key for run in firsts] == PINNED
+
+
+PINNED = ["1d1849a09628ba78", "e7b7f9d2b8f373c5", "75ed9a57b6b55474", "b96b7dec6b26010a"]
+
+
+def test_cpu_needs_the_data_sets_that_are_declared():
+    assert {name for case in CONTINUAL.cells(experiments.CPU) for name in case.datasets} == {"svhn10k", "mnist", "usps"}
+    assert {name for case in NAS.cells(experiments.CPU) for name in case.datasets} == {"mnist"}
+    assert {len(case["networks"]) for case in NAS.cells(experiments.CPU)} == {39}
+
+
+# --- done
+
+
+def test_both_are_computed_recorded_and_not_computed_again(tiny, monkeypatch):
+    for name in studies.ALL:
+        assert compute(cells(name), Store(), "smoke", **CPU) == []
+    before = numbers(tiny)
+    kinds = [kind for kind, _ in before]
+    assert {kind: kinds.count(kind) for kind in sorted(set(kinds))} == {
+        "LearnTasks": 12, "MakeSet": 6 + 3, "TrainCandidate": 20, "WholeTraining": 1,
+    }  # fmt: skip
+    for (kind, _), values in before.items():
+        if kind == "LearnTasks":
+            assert [len(row) for row in values["stages"]] == [1, 2, 3]
+            assert values["accuracies"]["0"] == pytest.approx(sum(values["stages"][-1]) / 3, abs=1e-3)
+        if kind == "TrainCandidate":
+            assert list(values["accuracies"]) == ["0", "1"]
+    assert sum(bool(values["test"]) for values in before.values()) == 8
+    assert not list(tiny.rglob("checkpoints/*.safetensors"))
+    for name in studies.ALL:
+        execute(cells(name), Runner(Store(), "smoke", **CPU))
+    assert numbers(tiny) == before
+    assert len((tiny / "smoke" / "candidates.jsonl").read_text().splitlines()) == 20
+
+
+@pytest.mark.parametrize(("name", "asked"), [("continual", (1, 9, 30, 60)), ("nas", (2, 11, 30))])
+def test_stopped_in_the_middle_they_go_on_to_the_same_numbers(tiny, tmp_path, name, asked):
+    execute(cells(name), Runner(Store(tmp_path / "whole"), "smoke", **CPU))
+    for count in asked:
+        left = iter([False] * count)
+        with pytest.raises(Interrupted):
+            execute(cells(name), Runner(Store(), "smoke", should_stop=lambda left=left: next(left, True), **CPU))
+    execute(cells(name), Runner(Store(), "smoke", **CPU))
+    assert numbers(tiny) == numbers(tmp_path / "whole")
+
+
+def test_networks_done_before_a_stop_are_not_trained_again(tiny):
+    (case,) = (case for case in cells("nas", space="norm=none pooling=max") if case["source"] == "early")
+    left = iter([False] * 5)
+    with pytest.raises(Interrupted):
+        execute([case], Runner(Store(), "smoke", should_stop=lambda: next(left, True), **CPU))
+    assert list(Store().accuracies(next(case.runs()).key)) == [0]
+    execute([case], Runner(Store(), "smoke", **CPU))
+    assert [list(r["accuracies"]) for r in Store().records[next(case.runs()).key]] == [["0"], ["1"]]
+
+
+def test_small_sets_have_no_image_held_out_and_none_of_the_tests(tiny):
+    rows = lambda x: {image.numpy().tobytes() for image in x}  # noqa: E731
+    rest, validation = sets.load_parts("digits", 100, 0, 0)
+    forbidden = rows(rest.normalise(validation.x_test)) | rows(rest.normalise(rest.x_test))
+    runner = Runner(Store(), "smoke", **CPU)
+    for source in ("random", "herding"):
+        made = next(case for case in cells("nas") if case["source"] == source)
+        made = next(made.runs()).set
+        images = torch.from_numpy(runner.make_set(made).images)
+        assert len(images) == 10
+        assert not rows(images) & forbidden
+        assert rows(images) <= rows(rest.normalise(rest.x_train))
+    assert sets.load_of(made) is rest
+    assert sets.load_of(dataclasses.replace(made, held_out=0, whole=dataclasses.replace(made.whole, held_out=0))) is not rest
+
+
+def test_workers_get_what_a_run_stands_on(tiny, tmp_path):
+    """A sequence of tasks waits for all of its sets, a candidate for its set, and herding for the whole training."""
+    some = [
+        case
+        for name, narrow in (("continual", {"memories": ["condense"]}), ("nas", {"space": "norm=none pooling=max"}))
+        for case in cells(name, **narrow)
+    ]
+    execute(some, Runner(Store(tmp_path / "alone"), "smoke", **CPU))
+    store = Store(tmp_path / "board")
+    board, done = Board(some, store, preset="smoke", **CPU), []
+    jobs = board.begin()
+    assert not any(isinstance(job.run, LearnTasks) for job in jobs)
+    while jobs:
+        job, *jobs = jobs
+        done.append(job)
+        got = alone(job, tmp_path / "workers" / str(len(done)), lambda: False)
+        assert got.error is None
+        assert {r["kind"] for r in got.records} == {type(job.run).__name__}, "nothing is made twice"
+        jobs += board.take(job, got)
+    assert len(done) == board.total == 4 + 6 + 5 + 3 + 1
+    assert store.incomplete(some) == []
+    assert numbers(tmp_path / "board") == numbers(tmp_path / "alone")
+
+
+def test_records_of_another_machine_are_merged(tiny, tmp_path):
+    some = [*cells("continual", memories=["random"]), *cells("nas", space="norm=none pooling=max")]
+    execute(some, Runner(Store(tmp_path / "there"), "smoke", **CPU))
+    merged = merge_into(Store(), [tmp_path / "there"])
+    assert (merged.differences, merged.refused) == ([], [])
+    assert numbers(tiny) == numbers(tmp_path / "there")
+    assert Store().incomplete(some) == []
+    assert merge_into(Store(), [tmp_path / "there"]).networks == 0
+
+
+# --- found
+
+
+def written(root, preset, case, values, **more):
+    """Write a record for each run of a case."""
+    store = Store(root)
+    for run in case.runs():
+        record = {"key": run.key, "kind": type(run).__name__, "run": {}, "started": "2026-01-01T00:00:00Z", "seconds": 60.0}
+        store.add(preset, {**record, "accuracies": dict(enumerate(values)), **more})
+
+
+def test_what_is_learnt_is_read_back(tmp_path):
+    case = CONTINUAL.cells(experiments.CPU)[0]
+    stages = [[90.0], [50.0, 80.0], [30.0, 60.0, 90.0]]
+    written(tmp_path, "cpu", case, [60.0], stages=stages)
+    found = studied.learned("best", Store(tmp_path))
+    assert [bool(x.runs) for x in found] == [True] + [False] * 5
+    assert (found[0].preset, found[1].preset, len(found[0].records)) == ("cpu", "", 3)
+    assert found[0].means(1) == [65.0] * 3
+    assert found[0].on_task(2, 1) == [60.0] * 3
+    assert found[0].forgotten() == [(60 + 20) / 2] * 3
+
+
+def test_best_takes_all_lines_from_the_most_faithful_preset_and_never_smoke(tmp_path):
+    stages = [[90.0], [50.0, 80.0], [30.0, 60.0, 90.0]]
+    written(tmp_path, "smoke", CONTINUAL.cells(experiments.SMOKE)[0], [60.0], stages=stages)
+    assert not any(x.runs for x in studied.learned("best", Store(tmp_path)))
+    for case in CONTINUAL.cells(experiments.CPU):
+        written(tmp_path, "cpu", case, [60.0], stages=stages)
+    assert all(x.preset == "cpu" for x in studied.learned("best", Store(tmp_path)))
+    written(tmp_path, "paper", CONTINUAL.cells(experiments.PAPER)[1], [60.0], stages=stages)
+    assert [x.preset for x in studied.learned("best", Store(tmp_path))] == ["", "paper", "", "", "", ""]
+
+
+def some_search(count=12, without=()):
+    names = tuple(f"ConvNet:width={w}" for w in range(8, 8 + count))
+    whole = {n: (60.0 + j, 62.0 + j) for j, n in enumerate(names)}
+    test = {n: (50.0 + j, 54.0 + j) for j, n in enumerate(names)}
+    near = {n: (30.0 + j,) for j, n in enumerate(names)}
+    far = {n: (30.0 - j,) for j, n in enumerate(names)}
+    validation = dict(random=far, herding=far, condense=near, early=near, whole=whole) | {source: {} for source in without}
+    images = dict(random=100, herding=100, condense=100, early=10_000, whole=45_000)
+    return Search("mnist", names, "cpu", validation, test, dict.fromkeys(studies.SOURCES, 90.0), images)
+
+
+def test_the_best_found_and_its_test_accuracy():
+    found = some_search()
+    assert found.winner("condense") == found.winner("whole") == "ConvNet:width=19"
+    assert found.performance("condense") == (61.0, 65.0)
+    assert found.performance("random") == (50.0, 54.0)
+    assert found.correlation("condense", 10).rho == pytest.approx(1)
+    assert (found.correlation("random", 10).rho, found.correlation("random").count) == (pytest.approx(-1), 12)
+
+
+def test_the_best_of_a_source_is_not_known_before_all_are_recorded():
+    found = some_search()
+    del found.validation["condense"]["ConvNet:width=8"]
+    found.validation["condense"] = dict(list(found.validation["condense"].items())[:5])
+    assert found.winner("condense") is None
+    assert found.performance("condense") == ()
+    assert "—" in report.search_table(found).splitlines()[2]
+
+
+def line(table, *words):
+    return next(row for row in table.splitlines() if all(word in row for word in words))
+
+
+def test_table_4_in_our_numbers_and_the_papers():
+    table = report.search_table(some_search())
+    cells_ = lambda row: [x.strip() for x in row.strip("|").split("|")][1:]  # noqa: E731
+    assert cells_(line(table, "best found")) == ["ours", "52.0 ± 2.0", "52.0 ± 2.0", "63.0 ± 2.0", "63.0 ± 2.0", "63.0 ± 2.0"]
+    assert cells_(table.splitlines()[3]) == ["paper", "76.2", "76.2", "84.5", "84.5", "85.9"]
+    assert cells_(table.splitlines()[5]) == ["paper", "−0.21", "−0.20", "+0.79", "+0.42", "+1.00"]
+    assert cells_(line(table, "all recorded"))[0] == "ours"
+    assert cells_(line(table, "images kept")) == ["ours", "100", "100", "100", "10,000", "45,000"]
+    assert cells_(line(table, "min")) == ["ours"] + ["1.5"] * 5
+    assert "45 of 60" not in report.missing_sentence(some_search())
+    assert report.missing_sentence(some_search(without=("early",))).startswith(
+        "12 of 60 trainings of architectures are not recorded"
+    )
+
+
+def test_what_is_said_of_a_search():
+    said = report.found_sentence(some_search())
+    assert "condensed: `ConvNet:width=19`" in said
+    assert "random: `ConvNet:width=8`" in said
+    assert said.endswith("leaves out zero for random, herding, condensed, early stopping; over 10 only a ρ beyond ±0.68 does.")
+    assert report.found_sentence(Search("mnist", ("a",), "", {s: {} for s in studies.SOURCES}, {}, {}, {})) == ""
+
+
+def learnt(gain, memory="herding", held=False, tasks=("svhn10k", "mnist", "usps")):
+    runs = tuple((((90.0 + r,), (50.0, 80.0), (30.0 + r + gain, 60.0, 90.0 + 2 * r))) for r in range(3))
+    return Learned(tasks, memory, held, "cpu", runs)
+
+
+def test_fig_4_as_a_table_and_the_gain():
+    found = [learnt(0), learnt(6, "condense"), Learned(learnt(0).tasks, "random", False)]
+    table = report.continual_table(found)
+    assert "SVHN-10k at the end" in table
+    assert "| herding   | without      | 91.0 ± 0.8 | 65.0 ± 0.0 | 61.0 ± 0.8 |" in table
+    assert line(table, "random").count("—") == 7
+    assert report.gains(found, False) == pytest.approx([2.0] * 3)
+    printed = "the paper's: +2.3."
+    assert report.gain_sentence(found) == (
+        f"Without distillation a condensed memory ends +2.0 ± 0.0 (standard error over 3 runs) points from herding's; {printed}"
+    )
+    assert paper.CONTINUAL_GAIN == 2.3
+    others = [learnt(0, tasks=("a", "b", "c")), learnt(6, "condense", tasks=("a", "b", "c"))]
+    assert printed not in report.gain_sentence(others), "the paper's number is of its own tasks"
+    assert report.gain_sentence(found[:1]) == ""
+    assert report.missing_sentence(found).startswith("1 of 3 lines are not recorded yet and stand as —; `dclib run continual")
+    assert report.budget(found) == "preset cpu; 3 runs behind each number"
+    assert report.budget(found[2:]) == "nothing recorded yet"
+
+
+def test_the_figures_show_what_is_there():
+    found = [learnt(0), learnt(6, "condense"), learnt(1, "herding", True), Learned(learnt(0).tasks, "random", False)]
+    picture = charts.learning_lines(found)
+    panels = picture.figure.axes
+    assert [len(panel.containers) for panel in panels] == [2, 1] * 3
+    assert picture.render().startswith(b"\x89PNG")
+    scatter = charts.rank_scatter(some_search())
+    drawn = [[len(line.get_xdata()) for line in panel.lines] for panel in scatter.figure.axes]
+    assert drawn == [[2, 10]] * 4
+    assert scatter.figure.axes[2].get_title() == "condensed\nρ +1.00, all +1.00"
+    assert charts.rank_scatter(some_search(without=studies.SOURCES)).render().startswith(b"\x89PNG")
+    assert charts.learning_lines(found[3:]).render().startswith(b"\x89PNG")
+
+
+# --- asked for
+
+
+def test_the_command_computes_and_prints(tiny, capsys):
+    assert main(["run", "continual", "--memories", "random", "herding"]) == 2
+    capsys.readouterr()
+    assert main(["run", "continual", "--memories", "random,herding", "--datasets", "digits digits+turned"]) == 0
+    out = capsys.readouterr().out
+    assert "digits turned at the end" in out
+    assert "not recorded" not in out
+    assert main(["run", "nas", "--space", "norm=none pooling=max"]) == 0
+    assert "images kept" in capsys.readouterr().out
+    assert main(["status", "--preset", "smoke"]) == 0
+    rows = {row.split()[0]: row.split() for row in capsys.readouterr().out.splitlines() if row}
+    assert rows["nas"][-3:] == ["0", "of", "5"]
+    assert rows["continual"][-3:] == ["0", "of", "6"]
+
+
+REFUSED = [
+    ("nas --space width=99", "no architecture is left in the search space with width=99: it has 4"),
+    ("nas --datasets mnist,digits", "architectures are searched on one data set, not on mnist, digits: name one"),
+    ("nas --memories random", "nas cannot be narrowed by memories: leave it out"),
+    ("continual --space width=4", "continual cannot be narrowed by space: leave it out"),
+    ("continual --networks MLP", "continual cannot be narrowed by networks: leave it out"),
+    ("continual --datasets digits", "continual learning needs at least 2 tasks, not 1 (digits): name more data sets"),
+    ("continual --memories attic", "unknown memory 'attic': choose one of random, herding, condense"),
+    ("continual --datasets digits,digits+mirrored", "unknown data set 'digits+mirrored'"),
+    ("method --space width=4", "method cannot be narrowed by space: leave it out"),
+    ("contineual", "unknown experiment 'contineual': did you mean 'continual'?"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), REFUSED)
+def test_what_makes_no_sense_is_one_sentence(tiny, capsys, arguments, sentence):
+    assert main(["run", *arguments.split(" ")]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"dclib: {sentence}")
+    assert err.count("\n") == 1
+    assert not tiny.exists()
+
+
+def test_tasks_with_different_classes_are_one_sentence(tiny, tmp_path, capsys):
+    import numpy as np
+
+    y = np.arange(60) % 3
+    x = np.random.default_rng(0).integers(0, 256, (60, 8, 8), dtype=np.uint8)
+    np.savez(tmp_path / "three.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    assert main(["run", "continual", "--memories", "random", "--datasets", f"digits,{tmp_path}/three.npz"]) == 1
+    assert (
+        "tasks must have equally many classes, but digits has 10 classes and three has 3: choose other" in capsys.readouterr().err
+    )
+
+
+def test_a_notebooks_call_reads_computes_and_compares(tiny, capsys):
+    assert not any(x.runs for x in reproduce_study("continual", memories="random"))
+    found = reproduce_study("continual", preset="smoke", device="cpu", memories="random herding", datasets=None)
+    assert [x.memory for x in found if x.runs] == ["random", "herding"] * 2
+    again = reproduce_study("continual", preset="smoke", device="cpu", memories=["random"], recompute=True)
+    assert [x.runs for x in again] == [x.runs for x in found if x.memory == "random"]
+    assert "Of 4 recorded accuracies computed again 4 are alike, the largest difference is 0.00 points." in capsys.readouterr().out
+    search = reproduce_study("nas", preset="smoke", device="cpu", space="pooling=max norm=none")
+    assert search.networks == ("ConvNet:width=4,depth=1,norm=none,pooling=max",)
+    assert search.complete("herding")
+
+
+def test_a_notebooks_wrong_parameters_are_refused(tiny):
+    for given, sentence in (
+        (dict(memory="random"), "unknown parameter 'memory': did you mean 'memories'"),
+        (dict(space="width=4"), "unknown parameter 'space'"),
+        (dict(datasets="digits"), "needs at least 2 tasks, not 1"),
+        (dict(memories=[]), "the list for memories is empty"),
+        (dict(preset="quick"), "unknown preset 'quick'"),
+    ):
+        with pytest.raises(SpecError, match=sentence):
+            reproduce_study("continual", **given)
+    with pytest.raises(SpecError, match="unknown application 'method'"):
+        reproduce_study("method")
+    with pytest.raises(SpecError, match="no architecture is left"):
+        reproduce_study("nas", preset="smoke", space="width=99")
+
+
+def test_every_kind_of_record_has_a_cost_in_words():
+    assert sentences.KINDS.keys() == FILES.keys()
+
+
+def test_every_run_in_words():
+
+    words = [in_words(full(next(case.runs()))) for case in (*CONTINUAL.cells(experiments.CPU)[:1], *NAS.cells(experiments.CPU))]
+    assert words[0] == "svhn10k, mnist, usps, memory filled by random, without distillation, seed 0"
+    assert words[1].endswith("for 50 steps on mnist, 10/class, random, seed 0")
+    assert words[-1].endswith("for 200 steps on mnist")

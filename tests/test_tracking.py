@@ -1,0 +1,65 @@
+"""dclib.tracking: weights along training on a small set and on real images, from the same start."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from dclib import tracking
+from dclib.data import generator
+from dclib.reference import network_seed
+from dclib.spec import MLP, Condensation
+
+HYPER = Condensation(network=MLP(width=6), real_batch=4, network_lr=0.1)
+
+
+def whole(made):
+    """All the real images of the first classes, as a set: five of each."""
+    return torch.stack([made.normalise(made.x_train[made.class_indices(c)[:5]]) for c in range(made.classes)])
+
+
+def test_the_same_images_leave_no_distance(make_dataset):
+    made = make_dataset(5, 5, 5)
+    everything = dataclasses.replace(HYPER, real_batch=5)
+    found = tracking.side_by_side(made, {"all": whole(made)}, everything, steps=4)["all"]
+    assert len(found[0]) == len(found[1]) == 4
+    assert max(map(max, found)) < 1e-6
+
+
+def test_other_images_lead_elsewhere_and_most_of_it_is_hidden_by_the_start(made):
+    noise = torch.randn(3, 1, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    weights, added = tracking.side_by_side(made, {"noise": noise}, HYPER, steps=4)["noise"]
+    assert weights == sorted(weights)
+    assert all(a > 10 * w for a, w in zip(added, weights, strict=True))
+    assert 0 < max(added) < 2
+
+
+def test_a_trajectory_is_plain_sgd(made):
+    images = torch.randn(3, 2, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    start, path = tracking.trajectory(made, images, HYPER, seed=3, steps=2)
+    network = tracking.networks.build(HYPER.network, channels=1, classes=3, size=(8, 8), seed=network_seed(3, 0), stage="condense")
+    velocity = [torch.zeros_like(p) for p in network.parameters()]
+    for p, s in zip(network.parameters(), start, strict=True):
+        assert torch.equal(p, s)
+    for t in range(2):
+        loss = torch.nn.functional.cross_entropy(network(images.flatten(0, 1)), torch.tensor([0, 0, 1, 1, 2, 2]))
+        gradients = torch.autograd.grad(loss, list(network.parameters()))
+        with torch.no_grad():
+            for p, v, g in zip(network.parameters(), velocity, gradients, strict=True):
+                v.mul_(0.5).add_(g)
+                p.sub_(0.1 * v)
+        for p, q in zip(network.parameters(), path[t], strict=True):
+            torch.testing.assert_close(p.detach(), q, rtol=1e-5, atol=1e-7)
+
+
+def test_a_step_on_real_images_sees_the_draw_of_that_step(made):
+    x, y = tracking._batch(made, None, HYPER, 2, 1)
+    drawn = torch.cat([made.draw(c, 4, generator(2, "real", 0, 1, c)) for c in range(3)])
+    assert torch.equal(x, made.normalise(made.x_train[drawn]))
+    assert y.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+
+
+@pytest.mark.parametrize(("factor", "distance"), [(2.0, 0.0), (-1.0, 2.0)])
+def test_the_mean_distance_of_a_row(factor, distance):
+    rows = [torch.tensor([[3e-6, 4e-6], [1.0, 2.0], [0.0, 0.0]]), torch.tensor([5.0])]
+    assert tracking.mean_distance(rows, [factor * r for r in rows]) == pytest.approx(distance, abs=1e-5)
