@@ -132,7 +132,7 @@ def memory_table(found: Sequence[Measured]) -> str:
 
 
 def _number(x: int | float) -> str:
-    return DASH if x == 0 else f"{x:,.0f}" if x >= 20 else f"{x:.2f}"
+    return DASH if x == 0 else f"{x:,.0f}" if x >= 15 else f"{x:.2f}"
 
 
 def _row(m: Measured, method: str, way: str, steps: int) -> list[int | float]:
