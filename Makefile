@@ -59,7 +59,7 @@ notebooks: $(READY)
 	done
 
 bench: $(READY)
-	@for b in condense train scaling memory; do $(PY) benchmarks/bench_$$b.py; done
+	@for b in condense train profile scaling memory; do $(PY) benchmarks/bench_$$b.py; done
 
 bench-cuda: $(READY)
 	@for b in condense train scaling memory; do $(PY) benchmarks/bench_$$b.py --device cuda; done

@@ -104,7 +104,7 @@ def _contest(record: dict[str, Any]) -> Contest:
     entries = sorted(record["contestants"].items(), key=lambda entry: list(CONTESTANTS).index(entry[0].partition("/")[0]))
     seconds, memory = ({name: entry[part] for name, entry in entries} for part in ("seconds", "peak_mb"))
     about = {name: value for name, value in record.items() if name not in ("bench", "title", "case", "contestants")}
-    return Contest(record["bench"], record["title"], record["case"], seconds, memory, about)
+    return Contest(record["bench"], record["title"], {"device": "cpu", **record["case"]}, seconds, memory, about)
 
 
 def _quick() -> Contest:
@@ -149,11 +149,11 @@ def profile_table(found: Sequence[Contest]) -> str:
     """For each piece of the work its seconds, and what of them is arithmetic: in convolutions, and at the machine's peak."""
     rows = []
     for c in (c for c in found if c.bench == "profile"):
-        seconds, gflop, heavy = c.median("compiled"), c.about["gflop"], c.about["heavy"]
+        seconds, gflop = c.median("compiled"), c.about["gflop"]
         floor = gflop / c.about["peak_gflops"]
-        numbers = [f"{1000 * seconds:.0f}", f"{1000 * heavy:.0f}", f"{1000 * floor:.0f}", f"{seconds / floor:.2f}"]
+        numbers = [f"{1000 * seconds:.0f}", f"{100 * c.about['heavy']:.0f}", f"{1000 * floor:.0f}", f"{seconds / floor:.2f}"]
         rows.append([c.title, *numbers, f"{gflop:.1f}", f"{gflop / seconds:.0f}"])
-    head = ["one step of", "ms", "of them in convolutions and products", "floor, ms", "× floor", "GFLOP", "GFLOP/s"]
+    head = ["one step of", "ms", "% in convolutions and products", "floor, ms", "× floor", "GFLOP", "GFLOP/s"]
     return pipe_table(head, rows or [[DASH] * len(head)])
 
 
