@@ -1,4 +1,4 @@
-# make demo · test · lint · book · notebooks · bench · bench-cuda · clean — each sets up .venv by itself when it is missing or out of date.
+# make demo · test · lint · book · notebooks · bench · bench-cuda · campaign · clean — each sets up .venv by itself when it is missing or out of date.
 # Another Python: make demo PYTHON=python3.12
 
 PYTHON ?= python3
@@ -9,7 +9,7 @@ SHELL       := bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint book notebooks bench bench-cuda clean
+.PHONY: help demo test lint book notebooks bench bench-cuda campaign clean
 
 export PYDEVD_DISABLE_FILE_VALIDATION ?= 1
 
@@ -19,6 +19,7 @@ help:
 	@echo 'make book       build the book from the records: _build/html/index.html'
 	@echo 'make notebooks  execute every notebook on the best records and refresh the tables kept in git'
 	@echo 'make bench      speed and memory against the literal Algorithm 1, a quarter of an hour; bench-cuda: on a GPU'
+	@echo 'make campaign   kill condensing a hundred times at random moments: it must end with the identical set'
 	@echo 'make lint       ruff'
 	@echo 'make clean      remove what was built (.venv, results and data stay)'
 
@@ -63,6 +64,9 @@ bench: $(READY)
 
 bench-cuda: $(READY)
 	@for b in condense train scaling memory; do $(PY) benchmarks/bench_$$b.py --device cuda; done
+
+campaign: $(READY)
+	@$(PY) tests/campaign.py --kills 100 --record
 
 clean:
 	@rm -rf _build build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .coverage

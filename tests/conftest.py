@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from dclib import experiments
+from dclib import experiments, run, sets
 from dclib.data import Dataset
+from dclib.results import Store
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +29,21 @@ def make_dataset():
 def made(make_dataset):
     """Three classes of 5, 9 and 9 images of 8 × 8 pixels."""
     return make_dataset(5, 9, 9)
+
+
+@pytest.fixture
+def dataset(make_dataset, monkeypatch):
+    """Three classes of ten images, which every run loads, whatever it asks for."""
+    found = make_dataset(10, 10, 10)
+    for module in (run, sets):
+        monkeypatch.setattr(module, "load", lambda name, *shape: found)
+    return found
+
+
+@pytest.fixture
+def runner(dataset, tmp_path):
+    """Does runs on these images and records them in a new folder."""
+    return run.Runner(Store(tmp_path), "smoke", device="cpu", engine="eager")
 
 
 @pytest.fixture(scope="session")

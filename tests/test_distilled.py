@@ -27,19 +27,6 @@ SET = MakeSet("made", "distill", 0, Condensation(ipc=2), distillation=HYPER)
 REPLAY = TrainNetworks(SET, Training(network=TINY).resolve(), 2, "rates")
 
 
-@pytest.fixture
-def dataset(make_dataset, monkeypatch):
-    made = make_dataset(10, 10, 10)
-    for module in (run, sets):
-        monkeypatch.setattr(module, "load", lambda name, *shape: made)
-    return made
-
-
-@pytest.fixture
-def runner(dataset, tmp_path):
-    return doing.Runner(Store(tmp_path), "smoke", device="cpu", engine="eager")
-
-
 # --- the set and its file
 
 

@@ -33,14 +33,6 @@ ORS_CELLS = [Cell("made", 1, name, "ConvNet", PRESET, 5, 1) for name in ORS]
 
 
 @pytest.fixture
-def dataset(make_dataset, monkeypatch):
-    found = make_dataset(10, 10, 10)
-    for module in (run, sets):
-        monkeypatch.setattr(module, "load", lambda name, *shape: found)
-    return found
-
-
-@pytest.fixture
 def runner(dataset, tmp_path):
     return run.Runner(Store(tmp_path / "here"), "smoke", **HERE)
 

@@ -503,3 +503,12 @@ def test_a_cuda_toolkit_without_a_gpu_is_no_news(monkeypatch, caplog):
     assert [record.getMessage() for record in caplog.records] == ["something else in /usr/local/cuda"]
     imported(logger.name)
     assert len(caplog.records) == 3, "the filter is gone"
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_every_run_ends_with_the_identical_set():
+    """The campaign in small; in a process of its own, for it forks."""
+    script = Path(__file__).with_name("campaign.py")
+    done = subprocess.run([sys.executable, script, "--kills", "2", "--seed", "3"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 of 2 runs ended with the identical set" in done.stdout

@@ -25,19 +25,6 @@ PRESET = Preset("smoke", "tiny", lambda cell: HYPER, lambda cell: RUN.hyper, set
 CELLS = [Cell("made", 1, name, "ConvNet", PRESET, n, 2) for name, n in (("ConvNet", 2), ("random", 3))]
 
 
-@pytest.fixture
-def dataset(make_dataset, monkeypatch):
-    made = make_dataset(10, 10, 10)
-    for module in (run, sets):
-        monkeypatch.setattr(module, "load", lambda name, *shape: made)
-    return made
-
-
-@pytest.fixture
-def runner(dataset, tmp_path):
-    return run.Runner(Store(tmp_path), "smoke", device="cpu", engine="eager")
-
-
 def reread(runner):
     """What a later process finds."""
     return Store(runner.store.root)

@@ -185,19 +185,6 @@ def test_the_recipe_is_part_of_the_sets_key():
 # --- runs
 
 
-@pytest.fixture
-def dataset(make_dataset, monkeypatch):
-    found = make_dataset(10, 10, 10)
-    for module in (run, sets):
-        monkeypatch.setattr(module, "load", lambda name, *shape: found)
-    return found
-
-
-@pytest.fixture
-def runner(dataset, tmp_path):
-    return run.Runner(Store(tmp_path), "smoke", **here)
-
-
 def again(runner):
     return run.Runner(Store(runner.store.root), "cpu", **here)
 
