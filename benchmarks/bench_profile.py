@@ -46,7 +46,6 @@ def work(contestant: str, case: dict) -> None:
     """Time a piece, or profile it, or count its operations."""
     import torch
     from torch.profiler import ProfilerActivity, _ExperimentalConfig, profile
-    from torch.utils.flop_counter import FlopCounterMode
 
     from dclib import engine as engines
 
@@ -56,9 +55,7 @@ def work(contestant: str, case: dict) -> None:
     step, times = piece(case["piece"], case["network"], "eager" if contestant == "flops" else "compiled")
     found: dict = {"seconds": []}
     if contestant == "flops":
-        with FlopCounterMode(display=False) as counter:
-            step()
-        found["gflop"] = counter.get_total_flops() / 1e9 / times
+        found["gflop"] = contest.gflop(step) / times
     elif contestant == "profile":
         step()
         start = time.perf_counter()

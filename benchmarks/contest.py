@@ -54,6 +54,15 @@ def timed(step, times: int, device: str = "cpu") -> list[float]:
     return seconds[1:]
 
 
+def gflop(step) -> float:
+    """The floating-point operations of a step, in 10⁹; of one on this thread alone."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        step()
+    return counter.get_total_flops() / 1e9
+
+
 def peak_gflops(device: str = "cpu") -> float:
     """The machine's measured peak: GFLOP/s of the fastest of ten products of two square float32 matrices."""
     import torch

@@ -97,6 +97,11 @@ class Dataset:
             kept[dtype, device] = tuple(torch.tensor(v, dtype=dtype, device=device).view(-1, 1, 1) for v in (self.mean, self.std))
         return kept[dtype, device]
 
+    @property
+    def shape(self) -> dict[str, int | tuple[int, int]]:
+        """What `networks.build` must know of the images."""
+        return dict(channels=self.channels, classes=self.classes, size=self.size)
+
     def to(self, device: torch.device | str) -> "Dataset":
         """Return the data set with its tensors on `device`."""
         moved = {name: getattr(self, name).to(device) for name in ARRAYS}

@@ -57,8 +57,7 @@ class InnerStep:
     def draw_network(self, k: int) -> nn.Module:
         """θ_0 ~ P_θ0 of outer step k."""
         d = self.dataset
-        shape = dict(channels=d.channels, classes=d.classes, size=d.size)
-        network = networks.build(self.hyper.network, **shape, seed=network_seed(self.seed, k), stage="condense")
+        network = networks.build(self.hyper.network, **d.shape, seed=network_seed(self.seed, k), stage="condense")
         return network.to(self.images.device, self.images.dtype)
 
     def begin(self, k: int) -> None:
@@ -156,7 +155,7 @@ class InnerStep:
             return torch.autograd.grad(loss, self.parameters)
 
         def step() -> None:
-            found = lanes.total(lanes.each(gradients, lanes.parts(self.batch[size], beside), beside))
+            found = matching.total(lanes.each(gradients, lanes.parts(self.batch[size], beside), beside))
             engines.descend(self.parameters, self.momenta, found, h.network_lr, h.network_momentum)  # η_θ
 
         return step

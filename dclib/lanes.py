@@ -63,12 +63,3 @@ def _settle(running: Sequence[Future]) -> None:
 def parts(x: Tensor, lanes: int) -> list[Tensor]:
     """Cut a batch into as many parts as there are lanes, or fewer where it is small."""
     return list(x.tensor_split(max(1, min(lanes, len(x)))))
-
-
-def total(gradients: Iterable[Sequence[Tensor]]) -> list[Tensor]:
-    """Add up gradients, each a list of tensors, in their order."""
-    first, *others = gradients
-    found = list(first)
-    for other in others:
-        torch._foreach_add_(found, list(other))
-    return found

@@ -5,7 +5,7 @@ tensor, a row being all that leads to one output; its two rivals (Table T7) comp
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -74,13 +74,21 @@ def real_gradients(
         chunk: how many images pass the network at a time; this bounds memory and keeps activations in the cache. It changes
             the result by rounding alone, since no network in stage C couples the images of a batch.
     """
-    total: list[Tensor] = []
-    for part in x.split(chunk):
+
+    def gradients(part: Tensor) -> Gradients:
         y = torch.full((len(part),), label, device=x.device)
-        loss = F.cross_entropy(network(part), y, reduction="sum") / len(x)
-        gradients = torch.autograd.grad(loss, parameters)
-        total = [a.add_(g) for a, g in zip(total, gradients, strict=True)] if total else list(gradients)
-    return total
+        return torch.autograd.grad(F.cross_entropy(network(part), y, reduction="sum") / len(x), parameters)
+
+    return total(map(gradients, x.split(chunk)))
+
+
+def total(parts: Iterable[Gradients]) -> list[Tensor]:
+    """Add up gradients in their order, each as it comes, in the first one's tensors."""
+    parts = iter(parts)
+    found = list(next(parts))
+    for part in parts:
+        torch._foreach_add_(found, list(part))
+    return found
 
 
 def matching_loss(

@@ -4,16 +4,15 @@ A line of `results/memory.jsonl` holds one data set's contest: seconds of an ite
 was a process of its own. Dataset Distillation's memory grows with the steps it differentiates through, condensation's does not.
 """
 
-import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from . import paper
-from .errors import FileError
 from .figures import Picture, new_figure
 from .outcomes import DASH, title
+from .records import parsed
 from .report import pipe_table
 from .results import Store
 
@@ -85,14 +84,8 @@ def load() -> list[Measured]:
     Raises:
         FileError: a line is no such record.
     """
-    path, found = Store().root / "memory.jsonl", {}
-    if not path.exists():
-        return []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        try:
-            measured = _measured(json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FileError(f"{path}, line {number}, is no measurement of memory: delete that line") from error
+    found = {}
+    for measured in parsed(Store().root / "memory.jsonl", _measured, "measurement of memory"):
         found[measured.dataset, measured.about["device"], measured.about["machine"]] = measured
     return list(found.values())
 

@@ -14,13 +14,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from . import engine as engines
-from . import networks
 from .applications import ShortTraining
 from .data import Dataset, generator
 from .errors import DataError, Interrupted
 from .spec import Network
-from .stacked import STOPPED, TOGETHER, Stack, Step
-from .train import accuracy
+from .stacked import STOPPED, TOGETHER, Descent, Stack
+from .train import accuracy, draw
 
 
 def pool(dataset: Dataset, count: int = 0) -> tuple[Float[Tensor, "n c h w"], Int[Tensor, " n"]]:
@@ -97,17 +96,14 @@ def train_together(
         seeds: one for each network.
         capture: whether to replay steps as CUDA graphs.
     """
-    stack, steps = Stack(drawn), {}
-    velocity = [torch.zeros_like(p) for p in stack.parameters]
+    stack = Stack(drawn)
+    descent = Descent(stack, hyper, capture)
     orders = [batches(len(images), hyper, seed) for seed in seeds]
     for rate, *parts in zip(hyper.rates, *orders, strict=True):
         if should_stop():
             raise Interrupted(STOPPED)
         part = torch.stack(parts).to(images.device)
-        x, y = images[part], labels[part]
-        if rate not in steps:
-            steps[rate] = Step(stack, velocity, hyper, rate, x, y, capture)
-        steps[rate](x, y)
+        descent(rate, images[part], labels[part])
     return stack
 
 
@@ -150,11 +146,6 @@ def evaluate(
     return found
 
 
-def _draw(network: Network, test: Dataset, seed: int, device: torch.device) -> nn.Module:
-    shape = dict(channels=test.channels, classes=test.classes, size=test.size)
-    return networks.build(network, **shape, seed=generator(seed, "weights").initial_seed()).to(device)
-
-
 def _one_by_one(
     network: Network,
     images: Tensor,
@@ -165,7 +156,7 @@ def _one_by_one(
     should_stop: Callable[[], bool],
 ) -> Iterator[tuple[int, nn.Module]]:
     for seed in seeds:
-        model = _draw(network, test, seed, images.device)
+        model = draw(network, test, seed, images)
         train_alone(model, images, labels, hyper, seed, should_stop)
         yield seed, model
 
@@ -181,7 +172,7 @@ def _stacked(
 ) -> Iterator[tuple[int, nn.Module]]:
     capture = images.device.type == "cuda"
     for some in (seeds[i : i + TOGETHER] for i in range(0, len(seeds), TOGETHER)):
-        drawn = [_draw(network, test, seed, images.device) for seed in some]
+        drawn = [draw(network, test, seed, images) for seed in some]
         stack = train_together(drawn, images, labels, hyper, some, capture=capture, should_stop=should_stop)
         for j, seed in enumerate(some):
             drawn[0].load_state_dict(stack.unstack(j))

@@ -74,8 +74,8 @@ def condense(dataset: Dataset, hyper: Condensation, seed: int = 0, device: str =
 
 def outer_step(dataset: Dataset, h: Condensation, seed: int, k: int, S: Tensor, opt_S: torch.optim.Optimizer) -> None:
     """The body of the loop over k: a fresh network, T inner steps along its training."""
-    shape = dict(channels=dataset.channels, classes=dataset.classes, size=dataset.size)
-    network = networks.build(h.network, **shape, seed=network_seed(seed, k), stage="condense").to(S.device, S.dtype)  # θ_0 ~ P_θ0
+    network = networks.build(h.network, **dataset.shape, seed=network_seed(seed, k), stage="condense")  # θ_0 ~ P_θ0
+    network = network.to(S.device, S.dtype)
     opt_theta = torch.optim.SGD(network.parameters(), lr=h.network_lr, momentum=h.network_momentum)  # η_θ
     for t in range(h.inner_steps):  # T
         real = [dataset.draw(c, h.real_batch, generator(seed, "real", k, t, c)) for c in range(dataset.classes)]  # B^T_c

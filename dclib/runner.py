@@ -177,7 +177,6 @@ class Runner:
         hyper, first, dataset = runs[0].hyper, runs[0].set, load_of(runs[0].set)
         for run in runs:
             self._check_data(run.set, dataset)
-        small = {key: (torch.from_numpy(one.images), torch.from_numpy(one.labels)) for key, one in made.items()}
         networks, images = sum(run.networks for run in runs), len(next(iter(made.values())).labels)
         chosen = engines.choose(self.engine, self.where, train.work(hyper, networks, images))
         chosen = "eager" if runs[0].way == "rates" else chosen
@@ -195,8 +194,9 @@ class Runner:
             if runs[0].way == "rates":  # of such runs there is one at a time
                 distilled.evaluate(made[runs[0].key], runs[0], dataset, **how)
             else:
-                each = [small[run.key] for run, _ in todo.values()]
-                train.evaluate_each(each, dataset, hyper, several=networks > 1, engine=chosen, **how)
+                each = [made[run.key] for run, _ in todo.values()]
+                small = [(torch.from_numpy(one.images), torch.from_numpy(one.labels)) for one in each]
+                train.evaluate_each(small, dataset, hyper, several=networks > 1, engine=chosen, **how)
 
     def do(self, run: MakeSet | TrainGan | Run | ApplicationRun) -> None:
         """Do what is missing of that run, so that whatever stands on it can be done."""

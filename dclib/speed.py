@@ -4,16 +4,16 @@ A contest is one line of `results/speed.jsonl`, written by `benchmarks/`: on one
 contestant, which took turns in processes of their own. Of contests on the same case the last on each device counts.
 """
 
-import json
 import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import FileError, SpecError
+from .errors import SpecError
 from .figures import Picture, new_figure
 from .outcomes import DASH
+from .records import parsed
 from .report import pipe_table
 from .reproduce import Given, as_list, check, check_names
 from .results import Store
@@ -88,14 +88,8 @@ def load() -> list[Contest]:
     Raises:
         FileError: a line is no contest.
     """
-    path, found = Store().root / "speed.jsonl", {}
-    if not path.exists():
-        return []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        try:
-            contest = _contest(json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FileError(f"{path}, line {number}, is no contest: delete that line") from error
+    found = {}
+    for contest in parsed(Store().root / "speed.jsonl", _contest, "contest"):
         found[contest.bench, contest.title, contest.about["device"], contest.about["machine"]] = contest
     return list(found.values())
 

@@ -87,20 +87,17 @@ def train_together(
     Raises:
         Interrupted: `should_stop` said so.
     """
-    stack, steps, lr = Stack(networks, hyper.precision), {}, None
-    momenta = [torch.zeros_like(p) for p in stack.parameters]
+    stack, lr = Stack(networks, hyper.precision), None
+    descent = Descent(stack, hyper, capture)
     draws = [(generator(seed, "shuffle"), generator(seed, "augment")) for seed in seeds]
     for rate in rates:
         if should_stop():
             raise Interrupted(STOPPED)
         if rate != lr:  # a fresh optimiser
-            torch._foreach_zero_(momenta)
+            torch._foreach_zero_(descent.momenta)
             lr = rate
         for x, y in _batches(images, labels, hyper, draws):
-            size = y.shape[1], rate
-            if size not in steps:
-                steps[size] = Step(stack, momenta, hyper, rate, x, y, capture)
-            steps[size](x, y)
+            descent(rate, x, y)
     return stack
 
 
@@ -116,7 +113,29 @@ def _batches(
         yield augment_each(x, hyper.operations, [g for _, g in draws]) if hyper.operations else x, labels[own, part]
 
 
-class Step:
+class Descent:
+    """SGD with momentum for all networks of a stack; a step of each size and rate is prepared, and captured, once.
+
+    Args:
+        stack: whose parameters move.
+        hyper: momentum and weight decay count.
+        capture: whether to replay steps as CUDA graphs.
+    """
+
+    def __init__(self, stack: Stack, hyper: Training | ShortTraining, capture: bool):
+        self.stack, self.hyper, self.capture = stack, hyper, capture
+        self.momenta = [torch.zeros_like(p) for p in stack.parameters]
+        self.steps: dict[tuple[int, float], _Step] = {}
+
+    def __call__(self, rate: float, x: Float[Tensor, "k b c h w"], y: Int[Tensor, "k b"]) -> None:
+        """Do one step on each network's own batch."""
+        size = y.shape[1], rate
+        if size not in self.steps:
+            self.steps[size] = _Step(self.stack, self.momenta, self.hyper, rate, x, y, self.capture)
+        self.steps[size](x, y)
+
+
+class _Step:
     """One step of SGD on a batch of fixed size, for all networks."""
 
     def __init__(

@@ -49,8 +49,8 @@ def trajectory(
     dataset: Dataset, images: Float[Tensor, "classes ipc c h w"] | None, hyper: Condensation, seed: int, steps: int
 ) -> tuple[list[Tensor], list[list[Tensor]]]:
     """θ_0, and the weights after each step of SGD on S, or on real images where `images` is None."""
-    shape = dict(channels=dataset.channels, classes=dataset.classes, size=dataset.size)
-    network = networks.build(hyper.network, **shape, seed=network_seed(seed, 0), stage="condense").to(dataset.x_train.device)
+    network = networks.build(hyper.network, **dataset.shape, seed=network_seed(seed, 0), stage="condense")
+    network = network.to(dataset.x_train.device)
     optimiser = torch.optim.SGD(network.parameters(), lr=hyper.network_lr, momentum=hyper.network_momentum)
     start, path = _copy(network), []
     for t in range(steps):

@@ -7,6 +7,7 @@ weights are drawn from its own seed and loaded into it, so that a compiled form 
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +19,7 @@ from . import lanes, networks
 from .augment import augment
 from .data import Dataset, generator
 from .errors import DataError, Interrupted
-from .spec import Training
+from .spec import Network, Training
 from .stacked import STOPPED, TOGETHER, train_together
 
 Small = tuple[Float[Tensor, "n c h w"], Int[Tensor, " n"]]  # a set: images, normalised, and their classes
@@ -121,36 +122,22 @@ def evaluate(
     hyper: Training,
     *,
     seeds: Iterable[int],
-    several: bool | None = None,
-    device: str = "auto",
-    engine: str = "auto",
-    on_network: Callable[[int, float, float], None] = lambda seed, accuracy, seconds: None,
-    should_stop: Callable[[], bool] = lambda: False,
+    **how: Any,
 ) -> list[float]:
-    """Train one network for each seed on the set and return their test accuracies in percent.
+    """Train one network for each seed on one set and return their test accuracies in percent.
 
     Args:
         images: normalised with the data set's mean and standard deviation.
         labels: their classes.
-        dataset: whose test images are classified.
-        hyper: the hyper-parameters of stage T.
+        dataset, hyper, how: as for `evaluate_each`.
         seeds: one for each network.
-        several: whether to train as if side by side with others; by default, if there are several seeds. A network trained later
-            than its companions is then the same to the last bit.
-        device: "auto", "cpu", "cuda" …
-        engine: "auto", "eager", "compiled" or "captured".
-        on_network: called with each seed, accuracy and the seconds that the network took, or its share of those it took together
-            with others.
-        should_stop: asked before each epoch.
 
     Raises:
         DataError: the images do not have the shape of the data set's.
         Interrupted: `should_stop` said so.
     """
-    where, seeds = engines.resolve_device(device), list(seeds)
-    one = images.to(where, engines.dtype(hyper.precision)), labels.to(where)
-    how = dict(several=several, device=device, engine=engine, on_network=on_network, should_stop=should_stop)
-    return evaluate_each([one] * len(seeds), dataset, hyper, seeds=seeds, **how)
+    seeds = list(seeds)
+    return evaluate_each([(images, labels)] * len(seeds), dataset, hyper, seeds=seeds, **how)
 
 
 def evaluate_each(
@@ -172,7 +159,13 @@ def evaluate_each(
         dataset: whose test images are classified.
         hyper: the hyper-parameters of stage T.
         seeds: one for each set.
-        several, device, engine, on_network, should_stop: as for `evaluate`.
+        several: whether to train as if side by side with others; by default, if there are several seeds. A network trained later
+            than its companions is then the same to the last bit.
+        device: "auto", "cpu", "cuda" …
+        engine: "auto", "eager", "compiled" or "captured".
+        on_network: called with each seed, accuracy and the seconds that the network took, or its share of those it took together
+            with others.
+        should_stop: asked before each epoch.
 
     Raises:
         DataError: the images do not have the shape of the data set's.
@@ -192,10 +185,9 @@ def evaluate_each(
         return accuracies
 
 
-def _draw(dataset: Dataset, hyper: Training, seed: int, like: Tensor) -> nn.Module:
-    """The network of that seed, with fresh weights."""
-    shape = dict(channels=dataset.channels, classes=dataset.classes, size=dataset.size)
-    return networks.build(hyper.network, **shape, seed=generator(seed, "weights").initial_seed()).to(like)
+def draw(network: Network, dataset: Dataset, seed: int, like: Tensor) -> nn.Module:
+    """The network of that seed for a data set, with fresh weights, where and in the precision that `like` is."""
+    return networks.build(network, **dataset.shape, seed=generator(seed, "weights").initial_seed()).to(like)
 
 
 def _side_by_side(
@@ -213,9 +205,9 @@ def _side_by_side(
     def one(item: tuple[Small, int]) -> Tested:
         start, ((images, labels), seed) = time.perf_counter(), item
         if not hasattr(own, "network"):
-            own.network = _draw(dataset, h, 0, images)
+            own.network = draw(h.network, dataset, 0, images)
             own.forward = engines.prepare(own.network, engine, h.precision)
-        own.network.load_state_dict(_draw(dataset, h, seed, images).state_dict())
+        own.network.load_state_dict(draw(h.network, dataset, seed, images).state_dict())
         stop = lambda: given_up.is_set() or should_stop()  # noqa: E731
         train(own.network, images, labels, h, seed=seed, forward=own.forward, should_stop=stop)
         found = accuracy(own.network, dataset, images.dtype)
@@ -227,11 +219,11 @@ def _side_by_side(
 def _together(
     small: Sequence[Small], dataset: Dataset, h: Training, seeds: Sequence[int], should_stop: Callable[[], bool]
 ) -> Iterator[Tested]:
-    network, rates = _draw(dataset, h, 0, small[0][0]), schedule(h)
+    network, rates = draw(h.network, dataset, 0, small[0][0]), schedule(h)
     for part in (slice(i, i + TOGETHER) for i in range(0, len(seeds), TOGETHER)):
         start, some = time.perf_counter(), seeds[part]
         images, labels = (torch.stack(tensors) for tensors in zip(*small[part], strict=True))
-        drawn = [_draw(dataset, h, seed, images) for seed in some]
+        drawn = [draw(h.network, dataset, seed, images) for seed in some]
         capture = images.device.type == "cuda"
         stack = train_together(drawn, images, labels, h, rates, seeds=some, capture=capture, should_stop=should_stop)
         share = (time.perf_counter() - start) / len(some)

@@ -22,6 +22,7 @@ from .checkpoint import load_tensors, save_tensors
 from .data import Dataset, generator
 from .errors import Diverged, Interrupted
 from .inner import has_batch_norm
+from .matching import total
 from .networks import Classifier
 from .spec import WholeTraining, key
 from .train import accuracy
@@ -166,8 +167,7 @@ class _Trainer:
 
     def __init__(self, dataset: Dataset, run: WholeTraining, engine: str):
         self.dataset, self.run, self.total = dataset, run, steps(run, len(dataset.y_train))
-        shape = dict(channels=dataset.channels, classes=dataset.classes, size=dataset.size)
-        network = networks.build(run.network, **shape, seed=generator(run.seed, "weights").initial_seed())
+        network = networks.build(run.network, **dataset.shape, seed=generator(run.seed, "weights").initial_seed())
         network = network.to(dataset.x_train.device)
         self.forward = engines.prepare(network, engine)
         self.lanes = 1 if has_batch_norm(network) else lanes.count(dataset.x_train.device)
@@ -199,8 +199,8 @@ class _Trainer:
         pieces = zip(lanes.parts(x, self.lanes), lanes.parts(y, self.lanes), strict=True)
         right, gradients = zip(*lanes.each(lambda piece: self.differentiate(*piece, len(part)), pieces, self.lanes), strict=True)
         self.count(part, torch.cat(right))
-        total = lanes.total(gradients)
-        engines.descend(self.parameters, self.state.velocity, total, lr, self.run.momentum, self.run.weight_decay)
+        found = total(gradients)
+        engines.descend(self.parameters, self.state.velocity, found, lr, self.run.momentum, self.run.weight_decay)
 
     def differentiate(self, x: Tensor, y: Tensor, size: int) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Which images of a part of a batch are right, and the part's share in the gradient of the batch's mean loss."""

@@ -30,15 +30,20 @@ def drawn(hyper, seeds):
     return [networks.build(hyper.network, **SHAPE, seed=generator(s, "weights").initial_seed()).double() for s in seeds]
 
 
+def assert_as_alone(stack, hyper, seeds, small):
+    """Each network of the stack is the one that its seed gives on its set when it is trained alone."""
+    for j, (seed, (x, y), alone) in enumerate(zip(seeds, small, drawn(hyper, seeds), strict=True)):
+        train.train(alone, x, y, hyper, seed=seed)
+        for name, value in alone.state_dict().items():
+            torch.testing.assert_close(stack.unstack(j)[name], value, rtol=1e-8, atol=1e-10)
+
+
 @pytest.mark.parametrize("hyper", CASES, ids=lambda hyper: f"{hyper.network}-{hyper.augment}")
 def test_together_as_alone(made, hyper):
     hyper, seeds = hyper.resolve(), [3, 1, 4]
     x, y = made.normalise(made.x_train, torch.float64), made.y_train
     stack = train_together(drawn(hyper, seeds), *each(3, x, y), hyper, train.schedule(hyper), seeds=seeds)
-    for j, (seed, alone) in enumerate(zip(seeds, drawn(hyper, seeds), strict=True)):
-        train.train(alone, x, y, hyper, seed=seed)
-        for name, value in alone.state_dict().items():
-            torch.testing.assert_close(stack.unstack(j)[name], value, rtol=1e-8, atol=1e-10)
+    assert_as_alone(stack, hyper, seeds, [(x, y)] * 3)
 
 
 def test_evaluate_gives_each_seed_its_own_network(made, monkeypatch):
@@ -66,10 +71,7 @@ def test_together_on_different_sets_as_alone(made, hyper):
     hyper, seeds, small = hyper.resolve(), [3, 1, 4], three_sets(made)
     images, labels = (torch.stack(tensors) for tensors in zip(*small, strict=True))
     stack = train_together(drawn(hyper, seeds), images, labels, hyper, train.schedule(hyper), seeds=seeds)
-    for j, (seed, (x, y), alone) in enumerate(zip(seeds, small, drawn(hyper, seeds), strict=True)):
-        train.train(alone, x, y, hyper, seed=seed)
-        for name, value in alone.state_dict().items():
-            torch.testing.assert_close(stack.unstack(j)[name], value, rtol=1e-8, atol=1e-10)
+    assert_as_alone(stack, hyper, seeds, small)
 
 
 def test_evaluate_each_gives_each_network_its_own_set(made, monkeypatch):
