@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from dclib import experiments, run, sets
+from dclib import experiments, lanes, run, sets
 from dclib.data import Dataset
 from dclib.results import Store
 
@@ -44,6 +44,12 @@ def dataset(make_dataset, monkeypatch):
 def runner(dataset, tmp_path):
     """Does runs on these images and records them in a new folder."""
     return run.Runner(Store(tmp_path), "smoke", device="cpu", engine="eager")
+
+
+@pytest.fixture
+def one_lane(monkeypatch):
+    """Nothing is done side by side, however many threads there are, for tests that count calls one after another."""
+    monkeypatch.setattr(lanes, "count", lambda device: 1)
 
 
 @pytest.fixture(scope="session")

@@ -362,7 +362,7 @@ def test_what_comes_back_twice_is_recorded_once(cells, tmp_path):
     assert {len(values) for values in computed(tmp_path / "here").values()} == {1}
 
 
-def test_a_stopped_job_hands_over_the_networks_it_has_trained(cells, tmp_path):
+def test_a_stopped_job_hands_over_the_networks_it_has_trained(cells, tmp_path, one_lane):
     store = Store(tmp_path / "here")
     board = Board(cells, store, preset="smoke", **OPTIONS)
     job = board.begin()[0]
@@ -504,7 +504,7 @@ def test_ctrl_c_keeps_what_is_done_and_where_the_rest_is(tmp_path):
         finally:
             process.kill()
     assert process.returncode == 130
-    assert [line for line in err.splitlines() if line] == [
+    assert [line for line in err.splitlines() if line and " left, " not in line] == [  # a slow machine reports its progress
         "stopping after this step; Ctrl-C again stops at once",
         "dclib: stopped after 10 of 12 runs; the same command goes on from there",
     ]

@@ -402,7 +402,7 @@ def test_hyper_parameters_out_of_range_are_refused(bad):
         small(**bad)
 
 
-def test_the_network_is_trained_on_labels_in_order(made):
+def test_the_network_is_trained_on_labels_in_order(made, one_lane):
     """The images of class c stand at c · ipc … and bear its label."""
     step, seen = step_of(made, small(ipc=2, network_epochs=1)), []
     step.first_order = lambda x: seen.append(x) or step.network(x)
