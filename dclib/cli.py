@@ -1,4 +1,4 @@
-"""The command `dclib`: condense · train · show · run · status · merge · data.
+"""The command `dclib`: condense · train · show · run · verify · status · merge · data.
 
 Each command checks what it was asked before it loads what computes, so that `--help`, `status`, `data` and every refusal answer
 at once. Results go to stdout, progress to stderr; whatever goes wrong is one sentence on stderr and a non-zero exit status.
@@ -165,6 +165,7 @@ def show(file: SetFile, output: Annotated[Path | None, option("a picture  [defau
 
 
 app.command(epilog=commands.RUN_EXAMPLES)(commands.run)
+app.command(epilog=commands.VERIFY_EXAMPLES)(commands.verify)
 app.command()(commands.status)
 app.command(epilog=commands.MERGE_EXAMPLES)(commands.merge)
 

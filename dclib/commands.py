@@ -1,4 +1,4 @@
-"""The commands on experiments and their records: run · status · merge.
+"""The commands on experiments and their records: run · verify · status · merge.
 
 As in `cli`, which gathers all commands, each checks what it was asked before it loads what computes.
 """
@@ -10,7 +10,7 @@ import typer
 
 from .console import say, seconds, table, whole, words
 from .errors import SpecError, one_of
-from .options import Device, Engine, Preset_, Results, examples, option
+from .options import Datasets, Device, Engine, Ipc, Networks, Preset_, Results, TestNetworks, Variants, examples, option
 
 RUN_EXAMPLES = examples(
     "dclib run cross_arch",
@@ -19,20 +19,22 @@ RUN_EXAMPLES = examples(
     'dclib run nas --space "width=8 depth=1"',
     "dclib run cross_arch --preset paper --cluster tcp://host:8786",
 )
+Words = list[str] | None
 OPTION_OF = {"network": "networks", "test_network": "test_networks", "variant": "variants"}
+VERIFY_EXAMPLES = examples("dclib verify cross_arch", "dclib verify --datasets mnist --networks-each 1")
 MERGE_EXAMPLES = examples("dclib merge fetched/results")
 
 
 def run(
     experiment: Annotated[str, typer.Argument(metavar="EXPERIMENT", help="a table or figure; `dclib status` lists them")],
     preset: Preset_ = "smoke",
-    datasets: Annotated[list[str] | None, option("only these data sets; several with commas between, or in quotes")] = None,
-    networks: Annotated[list[str] | None, option("only sets made with these networks, or random")] = None,
-    test_networks: Annotated[list[str] | None, option("only these networks trained on the sets")] = None,
+    datasets: Datasets = None,
+    networks: Networks = None,
+    test_networks: TestNetworks = None,
     memories: Annotated[list[str] | None, option("continual: only memories filled by random, herding or condense")] = None,
     space: Annotated[str, option("nas: only architectures with these options, as in 'width=32,64 norm=instance'")] = "",
-    variants: Annotated[list[str] | None, option("only these variants, as in distance=euclidean,init=real")] = None,
-    ipc: Annotated[list[str] | None, option("only these numbers of images per class")] = None,
+    variants: Variants = None,
+    ipc: Ipc = None,
     device: Device = "auto",
     engine: Engine = "auto",
     results: Results = None,
@@ -50,8 +52,7 @@ def run(
     time_limit, budget = seconds(limit) if limit else None, experiments.find_preset(preset)
     check_request(cluster, workers)
     check(preset, False, device, () if cluster else words(datasets) or ())  # on a cluster it is the workers that have the data
-    narrow = dict(dataset=words(datasets), network=words(networks), test_network=words(test_networks), ipc=whole(words(ipc)))
-    narrow["variant"] = words(variants)
+    narrow = _narrow(datasets, networks, test_networks, variants, ipc)
     applied = {"datasets": narrow["dataset"], "memories": words(memories), "space": space or None}
     one_of("experiment", experiment, (*experiments.ALL, *studies.ALL))
     store, of_study = Store(results), experiment in studies.ALL
@@ -74,6 +75,12 @@ def run(
         print(report.missing_sentence(outcomes))
     if left:
         say(f"time is up: {len(left)} of {len(cells)} cells are left; the same command goes on from there")
+
+
+def _narrow(datasets: Words, networks: Words, test_networks: Words, variants: Words, ipc: Words) -> dict[str, list | None]:
+    """The values given for each axis of a grid."""
+    given = dict(dataset=words(datasets), network=words(networks), test_network=words(test_networks))
+    return {**given, "ipc": whole(words(ipc)), "variant": words(variants)}
 
 
 def _cases(name: str, budget: Any, applied: dict[str, Any], narrow: dict[str, Any]) -> tuple[list, dict[str, Any]]:
@@ -102,6 +109,41 @@ def _print_study(name: str, preset: str, store: Any, given: dict[str, Any]) -> N
     for text in (*(part(found) for part in parts), report.missing_sentence(found)):
         if text:
             print(text)
+
+
+def verify(
+    experiment: Annotated[str, typer.Argument(metavar="[EXPERIMENT]", help="a table or figure; left out: all of them")] = "",
+    preset: Preset_ = "cpu",
+    networks_each: Annotated[int, option("so many networks are trained again on each set")] = 2,
+    datasets: Datasets = None,
+    networks: Networks = None,
+    test_networks: TestNetworks = None,
+    variants: Variants = None,
+    ipc: Ipc = None,
+    device: Device = "auto",
+    engine: Engine = "auto",
+    results: Results = None,
+) -> int:
+    """Train networks again on the recorded sets and compare.
+
+    The exit status is 1 if anything differs, or nothing could be compared.
+    """
+    from . import experiments
+    from . import verify as verifying
+    from .reproduce import check
+    from .results import Store
+    from .stopping import stopping
+
+    experiments.find_preset(preset)
+    check(preset, False, device, words(datasets) or ())
+    names = [str(one_of("experiment", experiment, experiments.ALL))] if experiment else list(experiments.ALL)
+    store = Store(results)
+    runs = verifying.recorded_runs(names, preset, store, **_narrow(datasets, networks, test_networks, variants, ipc))
+    with stopping() as should_stop:
+        how = dict(device=device, engine=engine, should_stop=should_stop)
+        checked = verifying.verify(runs, store, networks=networks_each, **how)
+    print(verifying.report(checked))
+    return int(any(one.differs for one in checked) or all(one.left_out for one in checked))
 
 
 def status(preset: Annotated[str, option("only this one: smoke, cpu or paper")] = "", results: Results = None) -> None:

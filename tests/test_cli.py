@@ -22,7 +22,7 @@ from dclib.errors import DataError, FileError, Interrupted, SpecError
 from dclib.results import CondensedSet, Store
 from dclib.spec import Condensation, MakeSet, Network, Training
 
-COMMANDS = ("condense", "train", "show", "run", "status", "merge", "data")
+COMMANDS = ("condense", "train", "show", "run", "verify", "status", "merge", "data")
 TINY = ("--network", "ConvNet:width=8,depth=2", "-K", "2", "--real-batch", "4")
 
 
@@ -84,7 +84,7 @@ def test_every_command_explains_itself_and_its_options(call, command):
     assert "Usage: dclib " + command in out
     options = get_command(app).commands[command].params
     assert all(p.help for p in options if p.name != "help")
-    assert ("Examples:\n    dclib " + command in out) == (command in ("condense", "train", "run", "merge"))
+    assert ("Examples:\n    dclib " + command in out) == (command in ("condense", "train", "run", "verify", "merge"))
 
 
 @pytest.mark.parametrize(("command", "spec"), [("condense", Condensation), ("train", Training)])
@@ -107,6 +107,7 @@ assert main(["condense", "digits", "-o", "x", "--ipc", "0"]) == 1 and main(["tra
 assert not loaded("torch", "numpy", "pandas", "matplotlib", "sklearn", "rich", "tqdm"), loaded("torch", "numpy")
 assert main(["data"]) == main(["status"]) == 0 and main(["run", "nothing"]) == main(["train", "nowhere"]) == 1
 assert main(["condense", "digits", "-o", "/dev/null/x"]) == 1 and main(["run", "method", "--datasets", "digit"]) == 1
+assert main(["verify", "nothing"]) == main(["verify", "method", "--preset", "smoke"]) == 1
 assert main(["merge", "nowhere"]) == 1 and main(["run", "method", "--workers", "0"]) == 1
 heavy = "torch", "torchvision", "matplotlib", "sklearn", "dask", "distributed"
 assert not loaded(*heavy), loaded(*heavy)

@@ -40,7 +40,7 @@ MEETING |= {"sentences", "report", "tables", "comparison", "charts", "figures"}
 MEETING |= {"cells", "dd", "condensed", "distilled", "memory"}
 MEETING |= {"studies", "studied", "application_report", "application_charts"}
 MEETING |= {"merge", "speed", "jobs", "cluster", "spread", "stopping", "options", "commands"}
-MEETING |= {"variants", "ablations", "findings", "drawings"}
+MEETING |= {"variants", "ablations", "findings", "drawings", "verify"}
 
 
 def name(module: str) -> str:
