@@ -1,4 +1,4 @@
-# make demo · test · lint · book · notebooks · bench · bench-cuda · campaign · clean — each sets up .venv by itself when it is missing or out of date.
+# make demo · test · lint · book · notebooks · bench · bench-cuda · campaign · release · clean — each sets up .venv by itself when it is missing or out of date.
 # Another Python: make demo PYTHON=python3.12
 
 PYTHON ?= python3
@@ -9,7 +9,7 @@ SHELL       := bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint book notebooks bench bench-cuda campaign clean
+.PHONY: help demo test lint book notebooks bench bench-cuda campaign release clean
 
 export PYDEVD_DISABLE_FILE_VALIDATION ?= 1
 
@@ -20,6 +20,7 @@ help:
 	@echo 'make notebooks  execute every notebook on the best records and refresh the tables kept in git'
 	@echo 'make bench      speed and memory against the literal Algorithm 1, a quarter of an hour; bench-cuda: on a GPU'
 	@echo 'make campaign   kill condensing a hundred times at random moments: it must end with the identical set'
+	@echo 'make release    the condensed sets in one archive, with a card: _build/release/'
 	@echo 'make lint       ruff'
 	@echo 'make clean      remove what was built (.venv, results and data stay)'
 
@@ -67,6 +68,9 @@ bench-cuda: $(READY)
 
 campaign: $(READY)
 	@$(PY) tests/campaign.py --kills 100 --record
+
+release: $(READY)
+	@$(PY) -m dclib.release
 
 clean:
 	@rm -rf _build build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .coverage
