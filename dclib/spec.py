@@ -47,24 +47,24 @@ class Condensation:
     `inner_steps` and `network_epochs` left at 0 follow the paper's rule for `ipc` (see `loops`).
     """
 
-    ipc: int = 1  # images per class
-    network: Network = field(default_factory=Network)  # φ, drawn afresh from P_θ0 at each outer step
-    outer_steps: int = 1000  # K
-    inner_steps: int = 0  # T
-    image_steps: int = 1  # ς_S
-    image_lr: float = 0.1  # η_S
-    image_momentum: float = 0.5
-    network_epochs: int = 0  # ς_θ, in epochs over S
-    network_lr: float = 0.01  # η_θ
-    network_momentum: float = 0.5
-    network_batch: int = 256
-    real_batch: int = 256  # |B^T_c|
-    distance: str = "layerwise"  # D, Eqs. 9-10
-    init: str = "noise"  # of S: N(0, 1), or real images
-    batches: str = "separate"  # the gradients of each class are matched with its own, or those of all in one ("mixed")
-    bn: str = "code"  # batch norm's statistics: as the authors' code estimates them, or those of the real images ("true")
-    patience: int = 0  # stop when the best mean loss of `patience` outer steps has not fallen for as many; 0: never
-    precision: str = "float32"
+    ipc: int = 1  #: images per class
+    network: Network = field(default_factory=Network)  #: φ, drawn afresh from P_θ0 at each outer step
+    outer_steps: int = 1000  #: K
+    inner_steps: int = 0  #: T
+    image_steps: int = 1  #: ς_S
+    image_lr: float = 0.1  #: η_S
+    image_momentum: float = 0.5  #: of the images' optimiser
+    network_epochs: int = 0  #: ς_θ, in epochs over S
+    network_lr: float = 0.01  #: η_θ
+    network_momentum: float = 0.5  #: of the network's optimiser
+    network_batch: int = 256  #: images of S in a step of the network
+    real_batch: int = 256  #: real images of each class in a step, the size of B^T_c
+    distance: str = "layerwise"  #: D, Eqs. 9-10
+    init: str = "noise"  #: S starts from noise, N(0, 1), or from real images
+    batches: str = "separate"  #: the gradients of each class are matched with its own, or those of all in one ("mixed")
+    bn: str = "code"  #: batch norm's statistics as the authors' code estimates them, or those of the real images ("true")
+    patience: int = 0  #: stop when the best mean loss of `patience` outer steps has not fallen for as many; never at 0
+    precision: str = "float32"  #: or float64; bfloat16 and, on GPUs, tf32 in first-order passes alone
 
     def __post_init__(self) -> None:
         checks.whole(self, 1, "ipc", "outer_steps", "image_steps", "network_batch", "real_batch")
@@ -96,14 +96,14 @@ class Training:
     E // 2 + 1 the learning rate falls to a tenth and the momentum starts afresh.
     """
 
-    network: Network = field(default_factory=Network)
-    epochs: int = 0  # E
-    lr: float = 0.01
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    batch: int = 256
-    augment: str = "none"  # or operations joined by "+", of which each image gets one: crop+scale+rotate
-    precision: str = "float32"
+    network: Network = field(default_factory=Network)  #: the network that is trained
+    epochs: int = 0  #: E
+    lr: float = 0.01  #: the learning rate of the first half
+    momentum: float = 0.9  #: of SGD
+    weight_decay: float = 5e-4  #: of SGD
+    batch: int = 256  #: images in a step
+    augment: str = "none"  #: or operations joined by "+", as crop+scale+rotate, of which each image gets one
+    precision: str = "float32"  #: as in `Condensation`
 
     def __post_init__(self) -> None:
         checks.whole(self, 0, "epochs")

@@ -239,6 +239,13 @@ def test_documents_name_only_commands_that_exist():
         assert set(named) <= commands, document.name
 
 
+def test_the_page_on_the_library_has_every_public_name():
+    import dclib
+
+    documented = re.findall(r"^\.\. auto\w+:: dclib\.(\w+)$", (ROOT / "book/api.md").read_text(), re.M)
+    assert sorted(documented) == dclib.__all__
+
+
 def test_ci_runs_what_the_readme_tells_a_contributor_to_run():
     script = ROOT / ".ci/run"
     assert os.access(script, os.X_OK)
