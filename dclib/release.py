@@ -115,8 +115,9 @@ class Entry:
             f"- where: {where}; {commit}; {versions}",
             f"- data: {title(self.dataset)}, hash {r.get('data_hash', 'not recorded')}",
             f"- hyper-parameters: {_spelled(hyper)}",
-            *(f"- accuracy: {_network(records[0])}: {_accuracies(store, key)}" for key, records in sorted(self.trained.items(), key=_by_network)),
         ]
+        for key, records in sorted(self.trained.items(), key=_by_network):
+            lines.append(f"- accuracy: {_network(records[0])}: {_accuracies(store, key)}")
         return "\n".join(lines if self.trained else [*lines, "- accuracy: not recorded"])
 
 
