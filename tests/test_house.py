@@ -26,7 +26,7 @@ MEASURE = {"architectures", "spec", "errors", "files", "progress", "provenance",
 MEASURE |= {"cells", "dd", "condensed", "memory"}
 MEASURE |= {"checks", "spelling", "presets", "records", "results", "outcomes", "variants"}
 MEASURE |= {"sentences", "report", "tables", "comparison", "charts", "figures"}
-MEASURE |= {"ablations", "courses", "findings", "drawings", "release"}
+MEASURE |= {"ablations", "courses", "findings", "drawings", "release", "pace"}
 MEASURE |= {"merge", "baselines", "jobs", "cluster", "spread", "stopping", "options", "commands", "cli"}
 MEASURE |= {"applications", "ranking", "studies", "studied", "application_report", "application_charts"}
 DATA = {"data", "sources", "folders", "formats", "pixels"}
@@ -40,7 +40,7 @@ MEETING |= {"sentences", "report", "tables", "comparison", "charts", "figures"}
 MEETING |= {"cells", "dd", "condensed", "distilled", "memory"}
 MEETING |= {"studies", "studied", "application_report", "application_charts"}
 MEETING |= {"merge", "speed", "jobs", "cluster", "spread", "stopping", "options", "commands"}
-MEETING |= {"variants", "ablations", "findings", "drawings", "verify", "release"}
+MEETING |= {"variants", "ablations", "findings", "drawings", "verify", "release", "costs", "pace", "work"}
 
 
 def name(module: str) -> str:

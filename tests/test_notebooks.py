@@ -40,6 +40,7 @@ NARROWED = {
     "images_per_class": {"networks": "herding MLP whole", "test_networks": "MLP", "ipc": "1 2"},
     "distillation": {"networks": "distill distill-plain", "ipc": 2, "test_networks": "LeNet MLP"},
     "speed": {},
+    "costs": {},
     **{f"ablation_{name}": {"networks": pair, "test_networks": pair} for name, pair in PAIRS.items()},
     "ablation_distance": {"networks": "MLP", "test_networks": "MLP"},
     "ablation_loops": {"networks": "MLP", "test_networks": "MLP", "variants": " ".join(steps(K=(2, 4), T=(1,)))},
@@ -47,7 +48,8 @@ NARROWED = {
     "continual": {"memories": "random herding", "datasets": "digits digits+turned"},
     "nas": {"space": "width=8 depth=1"},
 }
-RECORDED = {"datasets": [], "speed": [], "continual": ["tasks"], "nas": ["candidates", "sets", "whole"]}  # kinds of records
+RECORDED = dict.fromkeys(("datasets", "speed", "costs"), [])  # kinds of records
+RECORDED |= {"continual": ["tasks"], "nas": ["candidates", "sets", "whole"]}
 FIGURES = {"distillation": 2, "speed": 2, "condensed_images": 2, "more_baselines": 2, "choices": 2}  # in the others one
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
