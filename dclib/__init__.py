@@ -19,7 +19,7 @@ from typing import Any
 _PUBLIC = {
     "errors": ("DclibError", "SpecError", "DataError", "FileError", "Interrupted"),
     "spec": ("Condensation", "Training", "MakeSet", "TrainNetworks", "Network"),
-    "architectures": ("MLP", "ConvNet", "LeNet", "AlexNet", "VGG11", "ResNet18", "AlexCifarNet"),
+    "architectures": ("MLP", "ConvNet", "LeNet", "AlexNet", "VGG11", "ResNet18", "AlexCifarNet", "OwnNetwork"),
     "data": ("Dataset", "load"),
     "results": ("CondensedSet", "Store"),
     "sets": ("condense_set", "train_on_set"),
