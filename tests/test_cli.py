@@ -16,7 +16,7 @@ from PIL import Image
 from typer.main import get_command
 
 import dclib
-from dclib import console, experiments, progress, sets
+from dclib import console, experiments, kept, progress, sets
 from dclib.cli import app, main
 from dclib.errors import DataError, FileError, Interrupted, SpecError
 from dclib.results import CondensedSet, Store
@@ -303,7 +303,7 @@ def test_places_are_tried_before_the_work(call, tmp_path, monkeypatch):
 )
 def test_the_images_learning_rate_is_the_papers(call, monkeypatch, options, rate):
     seen = []
-    monkeypatch.setattr(sets, "condense_to_file", lambda run, *_, **__: seen.append(run.hyper.image_lr))
+    monkeypatch.setattr(kept, "condense_to_file", lambda run, *_, **__: seen.append(run.hyper.image_lr))
     assert call("condense", "digits", "-o", "set", *options)[0] == 0
     assert seen == [rate]
 

@@ -22,12 +22,13 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 # never load torch
-MEASURE = {"architectures", "own", "spec", "errors", "files", "progress", "provenance", "experiments", "paper"}
+MEASURE = {"architectures", "spec", "errors", "files", "progress", "provenance", "experiments", "paper"}
 MEASURE |= {"cells", "dd", "condensed", "memory"}
 MEASURE |= {"checks", "spelling", "presets", "records", "results", "outcomes", "variants"}
 MEASURE |= {"sentences", "report", "tables", "comparison", "charts", "figures"}
 MEASURE |= {"ablations", "courses", "findings", "drawings"}
 MEASURE |= {"merge", "baselines", "jobs", "cluster", "spread", "stopping", "options", "commands", "cli"}
+MEASURE |= {"export", "own"}
 MEASURE |= {"applications", "ranking", "studies", "studied", "application_report", "application_charts"}
 DATA = {"data", "sources", "folders", "formats", "pixels"}
 GROUND = DATA | {"networks", "matching", "augment", "seeded", "factories"}  # stand on errors and spec alone
@@ -40,7 +41,8 @@ MEETING |= {"experiments", "presets", "paper", "records", "results", "outcomes"}
 MEETING |= {"sentences", "report", "tables", "comparison", "charts", "figures"}
 MEETING |= {"cells", "dd", "condensed", "distilled", "memory"}
 MEETING |= {"studies", "studied", "application_report", "application_charts"}
-MEETING |= {"merge", "speed", "jobs", "cluster", "spread", "stopping", "options", "commands"}
+MEETING |= {"merge", "speed", "jobs", "cluster", "spread", "stopping", "options", "commands", "set_commands", "export"}
+MEETING |= {"selecting", "kept", "watch", "objects", "own_data"}
 MEETING |= {"variants", "ablations", "findings", "drawings"}
 
 
