@@ -62,7 +62,7 @@ def export(
     test: Annotated[bool | None, option("with test images, so that dclib can read it  [default: npz]")] = None,
     dataset: Annotated[str, option("whose test images  [default: the set's own]")] = "",
 ) -> None:
-    """Write a set for other programs: an .npz of arrays, or a folder of PNG files with labels.
+    """Write a set for other programs: an .npz, or PNG files.
 
     Images are in data colours, what lies outside of them clamped; the .npz has the exact values as well.
     """

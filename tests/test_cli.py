@@ -22,7 +22,7 @@ from dclib.errors import DataError, FileError, Interrupted, SpecError
 from dclib.results import CondensedSet, Store
 from dclib.spec import Condensation, MakeSet, Network, Training
 
-COMMANDS = ("condense", "train", "show", "run", "status", "merge", "data")
+COMMANDS = ("condense", "train", "show", "select", "export", "run", "status", "merge", "data")
 TINY = ("--network", "ConvNet:width=8,depth=2", "-K", "2", "--real-batch", "4")
 
 
@@ -84,7 +84,7 @@ def test_every_command_explains_itself_and_its_options(call, command):
     assert "Usage: dclib " + command in out
     options = get_command(app).commands[command].params
     assert all(p.help for p in options if p.name != "help")
-    assert ("Examples:\n    dclib " + command in out) == (command in ("condense", "train", "run", "merge"))
+    assert ("Examples:\n    dclib " + command in out) == (command in ("condense", "train", "select", "export", "run", "merge"))
 
 
 @pytest.mark.parametrize(("command", "spec"), [("condense", Condensation), ("train", Training)])
