@@ -19,10 +19,12 @@ from typing import Any
 _PUBLIC = {
     "errors": ("DclibError", "SpecError", "DataError", "FileError", "Interrupted"),
     "spec": ("Condensation", "Training", "MakeSet", "TrainNetworks", "Network"),
-    "architectures": ("MLP", "ConvNet", "LeNet", "AlexNet", "VGG11", "ResNet18", "AlexCifarNet"),
+    "architectures": ("MLP", "ConvNet", "LeNet", "AlexNet", "VGG11", "ResNet18", "AlexCifarNet", "OwnNetwork"),
     "data": ("Dataset", "load"),
+    "objects": ("from_torchvision",),
     "results": ("CondensedSet", "Store"),
     "sets": ("condense_set", "train_on_set"),
+    "selecting": ("selection", "select_set"),
     "train": ("evaluate",),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}

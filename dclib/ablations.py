@@ -13,7 +13,7 @@ CONVNET = dict(network=("ConvNet",), test_network=("ConvNet",))
 BOTH = ("network", "test_network")
 SIX = ("MLP", "ConvNet", "LeNet", "AlexNet", "VGG11", "ResNet18")
 FOUR = ("mnist", "fashionmnist", "svhn", "cifar10")
-BUDGET = "outer_steps=60,real_batch=32"  # of Tables T2 to T6 at `cpu`
+BUDGET = "outer_steps=60,real_batch=32"  # of Tables T2 to T6, and of the precisions, at `cpu`
 
 
 def _crossed(name: str, label: str, what: str, option: str, values: tuple) -> dict[str, Any]:
@@ -57,6 +57,14 @@ CHOICES = dict(
     ),
     repeats={"cpu": {1: (2, 3), 10: (1, 3)}},
 )
+PRECISION = dict(
+    name="precision",
+    label="Speed",
+    question="Does it cost accuracy to match gradients in bfloat16 or TF32?",
+    grid=PLACE | CONVNET | dict(variant=("", "precision=bfloat16", "precision=tf32")),
+    repeats={"cpu": (3, 5), "paper": (3, 5)},
+    budgets={"cpu": BUDGET},
+)
 DECLARED = (
     _crossed("activation", "Table T2", "the activation function", "activation", ("sigmoid", "relu", "leakyrelu")),
     _crossed("pooling", "Table T3", "pooling", "pooling", ("none", "max", "avg")),
@@ -66,6 +74,7 @@ DECLARED = (
     DISTANCE,
     LOOPS,
     CHOICES,
+    PRECISION,
 )
 
 DIGITS = dict(dataset=("digits",))
@@ -81,8 +90,10 @@ SMOKE = {
     **{name: DIGITS | dict.fromkeys(BOTH, networks) for name, networks in TWO.items()},
     "ablation_loops": DIGITS | dict(ipc=(2,), variant=steps(K=(5, 20), T=(1, 2))),
     "choices": DIGITS | dict(ipc=(1,), network=("ConvNet",), variant=OPEN[:3]),
+    "precision": DIGITS | dict(variant=("", "precision=bfloat16")),
 }
 CPU = {
+    "precision": dict(variant=("", "precision=bfloat16")),  # TF32 is a GPU's
     "ablation_distance": dict.fromkeys(BOTH, SIX[:3]),
     "ablation_loops": dict(dataset=("mnist",), variant=steps(K=(1, 5, 10, 20), T=(1, 5))),
 }

@@ -1,13 +1,16 @@
 """The networks by name: families with their options, and the text form `ConvNet:width=64,norm=batch`.
 
 `networks.py` builds what is named here. In Python a network is written as a call, `ConvNet(width=64, norm="batch")`, on the
-command line and in the notebooks as text; both end in the same frozen `Network`. Nothing here imports torch.
+command line and in the notebooks as text; both end in the same frozen `Network`. A user's own is `OwnNetwork.of(MyNet)`, or
+the text FILE.py:NAME. Nothing here imports torch.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import SpecError, one_of
+from .own import SUFFIX, FromFile, code_of
 
 NORMS = ("none", "batch", "layer", "instance", "group")
 ACTIVATIONS = ("sigmoid", "relu", "leakyrelu")
@@ -75,9 +78,11 @@ class Network:
 
     @classmethod
     def parse(cls, text: "str | Network") -> "Network":
-        """Read `ConvNet` or `ConvNet:width=64,norm=batch`, the form used by the command line and the notebooks."""
+        """Read `ConvNet`, `ConvNet:width=64,norm=batch` or FILE.py:NAME, the form used by the command line and the notebooks."""
         if isinstance(text, Network):
             return text
+        if SUFFIX in str(text):
+            return OwnNetwork.parse(str(text))
         family, _, rest = str(text).strip().partition(":")
         pairs = [item.partition("=") for item in rest.split(",")] if rest else []
         if bad := [name for name, sep, _ in pairs if not sep or not name.strip()]:
@@ -98,6 +103,53 @@ class Network:
 
     def __str__(self) -> str:
         return self.family + (":" + ",".join(f"{n}={v}" for n, v in self.options) if self.options else "")
+
+
+@dataclass(frozen=True)
+class OwnNetwork(Network):
+    """A user's own network: a factory, known by its name and a hash of its source, which are part of a run's key.
+
+    Args:
+        family: the factory's name, or FILE.py:NAME.
+        options: the hash as `code`; nothing where Python cannot find the source.
+        factory: called with `channels`, `classes` and `size` (height, width), it returns an `nn.Module` with fresh weights.
+    """
+
+    factory: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, factory: Any, name: str = "") -> "OwnNetwork":
+        """The network of a class or function, called by that name or its own.
+
+        Raises:
+            SpecError: it cannot be called.
+        """
+        code = code_of(factory)
+        return cls(name or getattr(factory, "__name__", type(factory).__name__), (("code", code),) if code else (), factory)
+
+    @classmethod
+    def parse(cls, text: "str | Network") -> "Network":
+        """Read FILE.py:NAME, or what `str` made of it; the file is executed when the network is first built.
+
+        Raises:
+            SpecError: there is no such file, or it has changed since.
+        """
+        place, _, known = str(text).partition(":code=")
+        factory = FromFile.parse(place)
+        code = factory.code()
+        if known and known != code:
+            raise SpecError(f"{factory.path} has changed since {text!r} was written: leave out the code to take it as it is now")
+        return cls(place, (("code", code),), factory)
+
+    def resolve(self, stage: str) -> "OwnNetwork":
+        """Itself: it leaves nothing open."""
+        return self
+
+    def __getitem__(self, option: str) -> Any:
+        return dict(self.options)[option]
+
+    def __str__(self) -> str:
+        return ":".join((self.family, *(f"{name}={value}" for name, value in self.options)))
 
 
 def _family(name: str):

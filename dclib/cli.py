@@ -1,4 +1,4 @@
-"""The command `dclib`: condense · train · show · run · verify · status · merge · data.
+"""The command `dclib`: condense · train · show · select · export · run · verify · status · merge · data.
 
 Each command checks what it was asked before it loads what computes, so that `--help`, `status`, `data` and every refusal answer
 at once. Results go to stdout, progress to stderr; whatever goes wrong is one sentence on stderr and a non-zero exit status.
@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from . import commands
-from .console import guarded, summary, table
+from . import commands, set_commands
+from .console import guarded, say, summary, table
 from .errors import Interrupted, SpecError
 from .options import Device, Engine, Network_, Precision, Seed, SetFile, examples, option
 from .spec import AUGMENTATIONS, DISTANCES, Condensation, MakeSet, Network, Training
@@ -59,50 +59,63 @@ def condense(
     seed: Seed = 0,
     device: Device = "auto",
     engine: Engine = "auto",
+    snapshots: Annotated[int, option("write a picture to OUTPUT.snapshots/ after each so many outer steps; 0: none")] = 0,
+    evaluate_every: Annotated[int, option("test a network trained on the set so far after each so many; 0: never")] = 0,
     force: Annotated[bool, option("replace another set in that file", "--force")] = False,
 ) -> None:
     """Learn a small set of images (Algorithm 1).
 
     Stopped in any way, even killed, the same command goes on from OUTPUT.checkpoint to the same images.
     """
+    from .sources import spelled
+
     options = locals() | {"network": Network.parse(network)}
     if image_lr is None:
         options["image_lr"] = 0.01 if options["network"].family == "MLP" and distance == "layerwise" else 0.1
     hyper = Condensation(**{f.name: options[f.name] for f in dataclasses.fields(Condensation)}).resolve()
-    run = MakeSet(_source(dataset), "condense", seed, hyper, image_size)
-    if not _condense(run, output, device, engine, force):
+    run = MakeSet(spelled(dataset), "condense", seed, hyper, image_size)
+    if not _condense(run, output, device, engine, force, {"snapshots": snapshots, "evaluate_every": evaluate_every}):
         return
     file = shlex.quote(str(output))
     print(f"next: dclib show {file} -o {shlex.quote(str(output.with_suffix('.png')))}")
     print(f"      dclib train {file} --network {run.hyper.network.family} --networks 5")
 
 
-def _source(name: str) -> str:
-    """A data set's name as it is; a path in full, so that the set can be tested from any folder."""
-    from .sources import available
-
-    return name if name in [row.name for row in available()] or not Path(name).exists() else str(Path(name).resolve())
-
-
-def _condense(run: MakeSet, output: Path, device: str, engine: str, force: bool) -> bool:
+def _condense(run: MakeSet, output: Path, device: str, engine: str, force: bool, watched: dict[str, int]) -> bool:
     """Make the set, with the other processes if `torchrun` has started several; True in the one that speaks for all."""
     from .files import check_writable
 
     check_writable(output)
-    from . import ranks, sets
+    if bad := [name for name, steps in watched.items() if steps < 0]:
+        raise SpecError(f"{bad[0]} must be a whole number of at least 0, not {watched[bad[0]]}")
+    from . import kept, ranks, sets
     from .stopping import stopping
-
 
     with ranks.joined(device) as (me, device):
         sets.load_of(run)  # before signals are caught, so that Ctrl-C ends a download at once
-        there = me.share(me.rank == 0 and not force and sets.is_there(run, output))
+        there = me.share(me.rank == 0 and not force and kept.is_there(run, output))
         if not there:
+            looks = _looks(run, output, device, **watched) if me.rank == 0 else ()
             with stopping() as should_stop:
-                sets.condense_to_file(run, output, device=device, engine=engine, should_stop=should_stop, ranks=me)
+                kept.condense_to_file(run, output, device=device, engine=engine, should_stop=should_stop, ranks=me, looks=looks)
         if me.rank == 0:
             print(f"{output} is {'there already' if there else 'made'} ({sets.describe(run)})")
-            sets.remove_checkpoint(output)
+            kept.remove_checkpoint(output)
     return me.rank == 0
+
+
+def _looks(run: MakeSet, output: Path, device: str, snapshots: int, evaluate_every: int) -> list:
+    """What is looked at between outer steps."""
+    if not snapshots and not evaluate_every:
+        return []
+    from . import sets, watch
+
+    dataset, looks = sets.load_of(run), []
+    if snapshots:
+        looks.append(watch.every(snapshots, watch.snapshots(run, dataset, output.with_name(f"{output.name}.snapshots"))))
+    if evaluate_every:
+        looks.append(watch.every(evaluate_every, watch.early_accuracy(run, dataset, say, device=device, engine="eager")))
+    return looks
 
 
 @app.command(
@@ -164,6 +177,8 @@ def show(file: SetFile, output: Annotated[Path | None, option("a picture  [defau
     print(output)
 
 
+app.command(epilog=set_commands.SELECT_EXAMPLES)(set_commands.select)
+app.command(epilog=set_commands.EXPORT_EXAMPLES)(set_commands.export)
 app.command(epilog=commands.RUN_EXAMPLES)(commands.run)
 app.command(epilog=commands.VERIFY_EXAMPLES)(commands.verify)
 app.command()(commands.status)

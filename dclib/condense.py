@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from . import engine as engines
+from . import trial
 from .checkpoint import State, load_checkpoint, save_checkpoint
 from .courses import course
 from .data import Dataset, generator
@@ -111,8 +112,10 @@ def condense(
         Interrupted: `should_stop` said so; the same call goes on from the checkpoint.
         FileError: the checkpoint is damaged, belongs to another run or cannot be written.
         DataError: a class has too few images to start from.
+        SpecError: a network of the user's own cannot be used (see `trial`).
     """
     h, where = hyper.resolve(), engines.resolve_device(device)
+    trial.check(h.network, **dataset.shape)
     chosen = engines.choose(engine, where, work(h, dataset.classes))
     identity = {"run": course(h) if on_course else key(h), "data": dataset.hash, "seed": seed, "engine": chosen}
     with engines.arithmetic(h.precision, where):

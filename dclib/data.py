@@ -188,7 +188,7 @@ def load(
         title, raw = path.resolve().name, read_folder(path, image_size, channels)
     else:
         title, raw, known = text, sources.find(text, folder, download), KNOWN.get(text)
-    return _assemble(title, raw, image_size or (28 if title == "digits" and known else 0), channels, known)
+    return assemble(title, raw, image_size or (28 if title == "digits" and known else 0), channels, known)
 
 
 def _check_request(image_size: int, channels: int) -> None:
@@ -205,7 +205,7 @@ def _is_folder(name: str | os.PathLike, root: Path) -> bool:
     return bool(name) and name not in KNOWN and not (root / f"{name}.npz").is_file() and Path(name).is_dir()
 
 
-def _assemble(name: str, raw: Raw, side: int, channels: int, known: Known | None) -> Dataset:
+def assemble(name: str, raw: Raw, side: int, channels: int, known: Known | None) -> Dataset:
     """Check the arrays, convert the images, order them, and add names and normalisation."""
     raw = check(raw, len(known.classes), known.channels) if known else check(raw)
     x_train, y_train = canonical(convert(raw.x_train, side, channels, raw.where), raw.y_train)

@@ -39,7 +39,7 @@ def words(error: BaseException) -> str:
 
 
 def read_npz(path: Path) -> Raw:
-    """Read x_train, y_train, x_test and y_test from an .npz file (never pickled objects).
+    """Read x_train, y_train, x_test and y_test, and class_names if it has them, from an .npz file (never pickled objects).
 
     Raises:
         DataError: no such file, not a whole .npz, or an array is missing.
@@ -49,13 +49,20 @@ def read_npz(path: Path) -> Raw:
     try:
         with open(path, "rb") as file:  # np.load leaves a path that it cannot read open
             archive = np.load(file, allow_pickle=False)
-            arrays = {key: archive[key] for key in ARRAYS if key in archive.files}
+            arrays = {key: archive[key] for key in (*ARRAYS, "class_names") if key in archive.files}
     except (*UNREADABLE, AttributeError) as error:
         raise DataError(f"cannot read {path} ({words(error)}): make or fetch the .npz file again") from error
     for key in ARRAYS:
         if not isinstance(arrays.get(key), np.ndarray):
             raise DataError(f"{path} has no array {key!r}: an .npz must hold {', '.join(ARRAYS)}")
-    return Raw(**arrays, where=str(path))
+    return Raw(**{key: arrays[key] for key in ARRAYS}, where=str(path), classes=_names(arrays))
+
+
+def _names(arrays: dict[str, np.ndarray]) -> tuple[str, ...]:
+    """The classes' names, where an .npz has one for each, as those that `dclib export` writes do."""
+    names = np.asarray(arrays.get("class_names", ()))
+    fit = names.dtype.kind == "U" and names.ndim == 1 and np.size(arrays["y_train"]) and arrays["y_train"].dtype.kind in "iu"
+    return tuple(map(str, names)) if fit and len(names) == int(arrays["y_train"].max()) + 1 else ()
 
 
 def npz_counts(path: Path) -> tuple[int, int]:

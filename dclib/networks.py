@@ -16,9 +16,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from . import factories
 from .errors import SpecError
 from .seeded import seeded
-from .spec import FAMILIES, Network
+from .spec import FAMILIES, Network, OwnNetwork
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "leakyrelu": lambda: nn.LeakyReLU(0.01)}
 GROUPS = 4  # of group norm
@@ -218,18 +219,18 @@ def _initialise(model: nn.Module, init: str) -> None:
                 nn.init.zeros_(layer.bias)
 
 
-def build(network: Network, *, channels: int, classes: int, size: tuple[int, int], seed: int, stage: str = "train") -> Classifier:
+def build(network: Network, *, channels: int, classes: int, size: tuple[int, int], seed: int, stage: str = "train") -> nn.Module:
     """Build a network and draw its weights from `seed`, leaving the global random state as it was.
 
     Args:
-        network: its family and options; those at "auto" are resolved for `stage`.
+        network: its family and options, those at "auto" resolved for `stage`; or a user's own (see `factories`).
         channels, classes: at least 1.
         size: height and width of the images in pixels.
         seed: of the weights.
         stage: "condense" or "train".
 
     Returns:
-        The network on the CPU, in float32 and in training mode.
+        A `Classifier`, or what the user's factory gives, on the CPU, in float32 and in training mode.
 
     Raises:
         SpecError: fewer channels or classes than 1, images too small for the network, or a width that group norm cannot split.
@@ -237,14 +238,11 @@ def build(network: Network, *, channels: int, classes: int, size: tuple[int, int
     net = network.resolve(stage)
     if min(channels, classes) < 1:
         raise SpecError(f"{net} needs at least 1 channel and 1 class, not {channels} and {classes}")
+    if isinstance(net, OwnNetwork):
+        return factories.build(net, channels=channels, classes=classes, size=size, seed=seed)
     try:
         with seeded(seed):
             return _construct(net, (channels, *size), classes)
     except _TooSmall:
         least = next(side for side in count(1) if _fits(net, (channels, side, side)))
         raise SpecError(f"{net} cannot take images of {size[0]}x{size[1]} pixels: use at least {least}x{least}") from None
-
-
-def features(model: Classifier, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
-    """Return the penultimate features of the images `x`."""
-    return model.features(x)

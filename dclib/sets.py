@@ -4,7 +4,7 @@ What `dclib condense`, `dclib train` and a user's own script call; `run` makes t
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ import torch
 from . import condense as algorithm
 from . import coresets, data, train
 from . import engine as engines
-from .errors import DataError, FileError
+from .checkpoint import State
+from .errors import DataError
 from .progress import Progress
 from .ranks import ALONE, Ranks
 from .records import in_words
@@ -47,15 +48,23 @@ def condense_images(
     dataset: data.Dataset,
     where: torch.device,
     engine: str,
-    checkpoint: Path | str | None,
-    should_stop: Callable[[], bool],
+    checkpoint: Path | str | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
     ranks: Ranks = ALONE,
     longest: int = 0,
+    looks: Sequence[Callable[[State], None]] = (),
 ) -> tuple[torch.Tensor, dict[str, Any]]:
     """Condense under a progress bar; returns the images (classes, ipc, c, h, w) and what a record says of the work.
 
-    With `longest` the run is a station of a course (see `courses`), which is as long as that and has one engine.
+    With `longest` the run is a station of a course (see `courses`), which is as long as that and has one engine. Each of `looks`
+    is called after each outer step (see `watch`).
     """
+
+    def on_step(state: State) -> None:
+        progress.step(f"loss {state.losses[-1]:.1f}")
+        for look in looks:
+            look(state)
+
     h, what = run.hyper, f"condensing {dataset.name}, {run.hyper.ipc}/class, {run.hyper.network}, seed {run.seed}"
     steps = max(longest, h.outer_steps)
     chosen = engines.choose(engine, where, algorithm.work(dataclasses.replace(h, outer_steps=steps), dataset.classes))
@@ -67,7 +76,7 @@ def condense_images(
             device=str(where),
             engine=chosen,
             checkpoint=checkpoint,
-            on_step=lambda state: progress.step(f"loss {state.losses[-1]:.1f}"),
+            on_step=on_step,
             on_resume=lambda state: progress.skip(state.k),
             should_stop=should_stop,
             ranks=ranks,
@@ -80,74 +89,29 @@ def condense_images(
 def condense_set(
     run: MakeSet,
     *,
+    dataset: data.Dataset | None = None,
     device: str = "auto",
     engine: str = "auto",
-    checkpoint: Path | str | None = None,
-    should_stop: Callable[[], bool] = lambda: False,
-    ranks: Ranks = ALONE,
+    looks: Sequence[Callable[[State], None]] = (),
+    **how: Any,
 ) -> CondensedSet:
     """Condense one set outside of any experiment, under a progress bar.
 
     Args:
         run: which data, which hyper-parameters, which seed.
-        device, engine, checkpoint, should_stop, ranks: as for `condense.condense`.
+        dataset: the images, where they are loaded already; by default those that the run names.
+        looks: called after each outer step (see `watch`).
+        device, engine, how: as for `condense.condense`: `checkpoint`, `should_stop`, `ranks`.
 
     Raises:
         DclibError: as `data.load` and `condense.condense` raise it.
     """
     engines.tune_allocator()
     run = dataclasses.replace(run, hyper=run.hyper.resolve())
-    dataset = load_of(run)
-    images, about = condense_images(run, dataset, engines.resolve_device(device), engine, checkpoint, should_stop, ranks)
+    dataset = dataset or load_of(run)
+    images, about = condense_images(run, dataset, engines.resolve_device(device), engine, looks=looks, **how)
     made = as_set(images, dataset, run)
     return dataclasses.replace(made, about={**made.about, **about, "data_hash": dataset.hash})
-
-
-def condense_to_file(run: MakeSet, output: Path, **how: Any) -> CondensedSet:
-    """Condense one set into a file; interrupted in any way, the same call goes on from the checkpoint beside it.
-
-    Of several ranks the first writes.
-
-    Args:
-        run: as for `condense_set`.
-        output: the file.
-        how: as for `condense_set`.
-    """
-    made = condense_set(run, checkpoint=checkpoint_of(output), **how)
-    if how.get("ranks", ALONE).rank == 0:
-        made.save(output)
-    return made
-
-
-def is_there(run: MakeSet, output: Path) -> bool:
-    """Whether a file holds the set of that run.
-
-    Raises:
-        FileError: it holds anything else.
-    """
-    if not output.exists():
-        return False
-    try:
-        found = CondensedSet.load(output)
-    except FileError:
-        raise FileError(f"{output} exists and is no condensed set: choose another name, or replace it with --force") from None
-    if (found.key, found.about.get("data_hash")) != (run.key, load_of(run).hash):
-        raise FileError(f"{output} holds the set of another run: choose another name, or replace it with --force")
-    return True
-
-
-def checkpoint_of(output: Path) -> Path:
-    """The checkpoint beside a set's file."""
-    return output.with_name(f"{output.name}.checkpoint")
-
-
-def remove_checkpoint(output: Path) -> None:
-    """Remove the checkpoint of a set that is made, and what a killed process left of files half written."""
-    checkpoint = checkpoint_of(output)
-    checkpoint.unlink(missing_ok=True)
-    for left in output.parent.iterdir():
-        if left.name.startswith((f".{output.name}.", f".{checkpoint.name}.")):
-            left.unlink(missing_ok=True)
 
 
 def train_on_set(
@@ -156,7 +120,7 @@ def train_on_set(
     *,
     networks: int = 1,
     seed: int = 0,
-    dataset: str = "",
+    dataset: str | data.Dataset = "",
     device: str = "auto",
     engine: str = "auto",
     on_network: Callable[[float], None] = lambda accuracy: None,
@@ -169,7 +133,7 @@ def train_on_set(
         hyper: the hyper-parameters of stage T.
         networks: how many; with seed 0 they are those that a declared run trains.
         seed: the number of the first.
-        dataset: whose test images are classified, a name or a path; by default the set's own.
+        dataset: whose test images are classified: a name, a path, or the data; by default the set's own.
         device, engine, should_stop: as for `train.evaluate`.
         on_network: called with each accuracy.
 
@@ -197,15 +161,16 @@ def train_on_set(
         )
 
 
-def load_for(made: CondensedSet, name: str = "") -> data.Dataset:
-    """Load the data that a set is tested on, in the size and the normalisation of the set's images.
+def load_for(made: CondensedSet, name: str | data.Dataset = "") -> data.Dataset:
+    """Load the data that a set is tested on, or take them, in the size and the normalisation of the set's images.
 
     Raises:
         DataError: it cannot be loaded, or has not as many classes as the set.
     """
     height, width = made.images.shape[2:]
     name = name or made.about.get("dataset") or made.dataset
-    found = load(name, height if height == width else 0, made.about.get("channels", 0))
+    shape = height if height == width else 0, made.about.get("channels", 0)
+    found = name if isinstance(name, data.Dataset) else load(name, *shape)
     if found.classes != len(made.class_names):
         counts = f"the set has {len(made.class_names)} classes and {found.name} has {found.classes}"
         raise DataError(f"{counts}: name the data that the set was made from")

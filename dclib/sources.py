@@ -95,6 +95,11 @@ def available(root: str | os.PathLike | None = None) -> list[Available]:
     return [_available(name, folder) for name in (*KNOWN, *own)]
 
 
+def spelled(name: str) -> str:
+    """A data set's name as it is; a path in full, so that a set made from it can be tested from any folder."""
+    return name if name in [row.name for row in available()] or not Path(name).exists() else str(Path(name).resolve())
+
+
 def _available(name: str, root: Path) -> Available:
     known, where = KNOWN.get(name), _where(name, root)
     note = known.note if known else ""

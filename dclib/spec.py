@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from . import checks
-from .architectures import FAMILIES, MLP, VGG11, AlexCifarNet, AlexNet, ConvNet, LeNet, Network, ResNet18
+from .architectures import FAMILIES, MLP, VGG11, AlexCifarNet, AlexNet, ConvNet, LeNet, Network, OwnNetwork, ResNet18
 from .baselines import WAYS, Distillation, TrainGan
 from .checks import AUGMENTATIONS
 from .errors import one_of
@@ -19,7 +19,8 @@ from .spelling import derive, full, key, spell
 
 __all__ = [
     "AUGMENTATIONS", "FAMILIES", "MLP", "VGG11", "AlexCifarNet", "AlexNet", "Condensation", "ConvNet", "LeNet", "MakeSet",
-    "Network", "ResNet18", "TrainGan", "TrainNetworks", "Training", "WholeTraining", "derive", "full", "key", "loops", "spell",
+    "Network", "OwnNetwork", "ResNet18", "TrainGan", "TrainNetworks", "Training", "WholeTraining", "derive", "full", "key",
+    "loops", "spell",
 ]
 
 GUIDED = ("herding", "k-center", "forgetting")  # choose real images by what a network trained on all of them makes of each

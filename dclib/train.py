@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from . import engine as engines
-from . import lanes, networks
+from . import lanes, networks, trial
 from .augment import augment
 from .data import Dataset, generator
 from .errors import DataError, Interrupted
@@ -169,11 +169,13 @@ def evaluate_each(
 
     Raises:
         DataError: the images do not have the shape of the data set's.
+        SpecError: a network of the user's own cannot be used (see `trial`).
         Interrupted: `should_stop` said so.
     """
     h, where, theirs = hyper.resolve(), engines.resolve_device(device), tuple(dataset.x_test.shape[1:])
     if wrong := [tuple(x.shape[1:]) for x, _ in small if tuple(x.shape[1:]) != theirs]:
         raise DataError(f"the set's images have shape {wrong[0]} and those of {dataset.name} {theirs}")
+    trial.check(h.network, **dataset.shape)
     small = [(x.to(where, engines.dtype(h.precision)), y.to(where)) for x, y in small]
     chosen = engines.choose(engine, where, sum(work(h, 1, len(y)) for _, y in small))
     with engines.arithmetic(h.precision, where):

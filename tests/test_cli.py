@@ -16,13 +16,13 @@ from PIL import Image
 from typer.main import get_command
 
 import dclib
-from dclib import console, experiments, progress, sets
+from dclib import console, experiments, kept, progress, sets
 from dclib.cli import app, main
 from dclib.errors import DataError, FileError, Interrupted, SpecError
 from dclib.results import CondensedSet, Store
 from dclib.spec import Condensation, MakeSet, Network, Training
 
-COMMANDS = ("condense", "train", "show", "run", "verify", "status", "merge", "data")
+COMMANDS = ("condense", "train", "show", "select", "export", "run", "verify", "status", "merge", "data")
 TINY = ("--network", "ConvNet:width=8,depth=2", "-K", "2", "--real-batch", "4")
 
 
@@ -84,7 +84,8 @@ def test_every_command_explains_itself_and_its_options(call, command):
     assert "Usage: dclib " + command in out
     options = get_command(app).commands[command].params
     assert all(p.help for p in options if p.name != "help")
-    assert ("Examples:\n    dclib " + command in out) == (command in ("condense", "train", "run", "verify", "merge"))
+    shown = ("condense", "train", "select", "export", "run", "verify", "merge")
+    assert ("Examples:\n    dclib " + command in out) == (command in shown)
 
 
 @pytest.mark.parametrize(("command", "spec"), [("condense", Condensation), ("train", Training)])
@@ -304,7 +305,7 @@ def test_places_are_tried_before_the_work(call, tmp_path, monkeypatch):
 )
 def test_the_images_learning_rate_is_the_papers(call, monkeypatch, options, rate):
     seen = []
-    monkeypatch.setattr(sets, "condense_to_file", lambda run, *_, **__: seen.append(run.hyper.image_lr))
+    monkeypatch.setattr(kept, "condense_to_file", lambda run, *_, **__: seen.append(run.hyper.image_lr))
     assert call("condense", "digits", "-o", "set", *options)[0] == 0
     assert seen == [rate]
 

@@ -47,8 +47,9 @@ NARROWED = {
     "choices": {"networks": "MLP", "test_networks": "MLP", "variants": "default init=real"},
     "continual": {"memories": "random herding", "datasets": "digits digits+turned"},
     "nas": {"space": "width=8 depth=1"},
+    "own_data": {},
 }
-RECORDED = dict.fromkeys(("datasets", "speed", "costs"), [])  # kinds of records
+RECORDED = {name: [] for name in ("datasets", "speed", "own_data", "costs")}  # kinds of records
 RECORDED |= {"continual": ["tasks"], "nas": ["candidates", "sets", "whole"]}
 FIGURES = {"distillation": 2, "speed": 2, "condensed_images": 2, "more_baselines": 2, "choices": 2}  # in the others one
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)

@@ -1,0 +1,131 @@
+"""A set for other programs: the arrays and pictures hold what the set does, in data colours, and dclib reads them as a data set."""
+
+import csv
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from dclib import data, export
+from dclib.cli import main
+from dclib.condensed import CondensedSet
+from dclib.errors import FileError
+
+
+@pytest.fixture(params=[1, 3], ids=["grey", "RGB"])
+def small(request):
+    """Two images of three classes, whose pixels are known, a few of them out of the colours."""
+    channels = request.param
+    mean, std = (0.4, 0.5, 0.6)[:channels], (0.2, 0.25, 0.3)[:channels]
+    pixels = np.random.default_rng(0).integers(0, 256, (6, channels, 5, 4)).astype(np.float64)
+    pixels[0, 0, 0, :2] = 300, -20
+    unit = (pixels / 255 - np.reshape(mean, (1, -1, 1, 1))) / np.reshape(std, (1, -1, 1, 1))
+    labels = np.array([0, 0, 1, 1, 2, 2])
+    made = CondensedSet(unit.astype(np.float32), labels, "made", ("T-shirt/top", "dog", "ape"), mean, std)
+    shown = pixels.clip(0, 255).astype(np.uint8).transpose(0, 2, 3, 1)
+    return made, shown[..., 0] if channels == 1 else shown
+
+
+def test_the_npz_has_the_colours_and_the_exact_values(small, tmp_path):
+    made, shown = small
+    export.to_npz(made, tmp_path / "set.npz")
+    with np.load(tmp_path / "set.npz", allow_pickle=False) as found:
+        assert sorted(found.files) == ["class_names", "images", "mean", "std", "x_train", "y_train"]
+        assert np.array_equal(found["x_train"], shown)
+        assert found["x_train"].dtype == np.uint8
+        assert np.array_equal(found["images"], made.images)
+        assert np.array_equal(found["y_train"], made.labels)
+        assert tuple(found["class_names"]) == made.class_names
+        back = found["images"] * found["std"].reshape(1, -1, 1, 1) + found["mean"].reshape(1, -1, 1, 1)
+    assert np.allclose(back[1:].min(), 0, atol=0.01)
+    assert back[0].max() == pytest.approx(300 / 255, abs=1e-5)
+
+
+def test_the_npz_of_a_distilled_set_has_its_steps(small, tmp_path):
+    steps = dataclasses.replace(small[0], order=np.array([[0, 2], [1, 3]]), rates=np.array([0.1, 0.2], np.float32))
+    export.to_npz(steps, tmp_path / "set.npz")
+    with np.load(tmp_path / "set.npz") as found:
+        assert np.array_equal(found["order"], steps.order)
+        assert np.array_equal(found["rates"], steps.rates)
+
+
+def test_the_pictures_are_the_images_with_their_labels(small, tmp_path):
+    made, shown = small
+    export.to_png(made, tmp_path / "pictures")
+    with open(tmp_path / "pictures" / "labels.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["label"]) for row in rows] == made.labels.tolist()
+    assert rows[0] == {"file": "train/0-T-shirt_top/00000.png", "label": "0", "class": "T-shirt/top"}
+    for row, pixels in zip(rows, shown, strict=True):
+        assert np.array_equal(np.asarray(Image.open(tmp_path / "pictures" / row["file"])), pixels)
+
+
+def test_class_folders_keep_the_order_of_labels():
+    names = tuple(f"z{i}" if i % 2 else f"a/{i}" for i in range(101))
+    folders = [export.class_folder(names, i) for i in range(101)]
+    assert folders == sorted(folders)
+    assert folders[2] == "002-a_2"
+
+
+def test_what_is_clamped_is_counted(small):
+    made, shown = small
+    zero = shown.copy()
+    zero[zero == 255], zero[zero == 0] = 254, 1  # at the border float32 may fall on either side
+    inside = (zero / 255 - made.mean[:1]) / made.std[:1] if shown.ndim == 3 else (zero / 255 - made.mean) / made.std
+    images = (inside[:, None] if shown.ndim == 3 else inside.transpose(0, 3, 1, 2)).astype(np.float32)
+    assert export.clamped(dataclasses.replace(made, images=images)) == 0
+    images[0, 0, 0, :2] = 9, -9
+    assert export.clamped(dataclasses.replace(made, images=images)) == pytest.approx(100 * 2 / shown.size, rel=1e-6)
+
+
+def test_a_full_folder_is_left_alone(small, tmp_path):
+    (tmp_path / "kept").write_text("mine")
+    with pytest.raises(FileError, match="exists and is not empty"):
+        export.to_png(small[0], tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+@pytest.fixture
+def chosen(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["select", "digits", "--method", "random", "--ipc", "2", "-o", "set.safetensors"]) == 0
+    return CondensedSet.load("set.safetensors")
+
+
+@pytest.mark.parametrize(("form", "test"), [("npz", []), ("png", ["--test"])])
+def test_dclib_reads_what_it_exports(form, test, chosen, capsys):
+    assert main(["export", "set.safetensors", "--to", form, "-o", f"out.{form}", *test]) == 0
+    assert f"out.{form} is made (20 images, 797 test images)" in capsys.readouterr().out
+    found, digits = data.load(f"out.{form}" if form == "npz" else "./out.png"), data.load("digits")
+    assert torch.equal(found.x_train.sort(0).values, digits.x_train[torch.tensor(chosen.about["indices"]).flatten()].sort(0).values)
+    assert torch.equal(found.y_train, torch.from_numpy(chosen.labels))
+    assert torch.equal(found.x_test, digits.x_test)
+    assert found.class_names == (digits.class_names if form == "npz" else tuple(f"{c}-{c}" for c in range(10)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("set.safetensors", "--to", "jpg"), ("unknown form 'jpg'", "npz, png")),
+        (("none.safetensors", "--to", "npz"), ("there is no condensed set none.safetensors",)),
+        (("set.safetensors", "--to", "npz", "-o", "set.safetensors"), ("is the set itself",)),
+        (("set.safetensors", "--to", "npz", "--dataset", "nothing"), ("unknown data set 'nothing'", "--no-test")),
+        (("set.safetensors", "--to", "png", "-o", "."), ("exists and is not empty",)),
+        (("set.safetensors", "--to", "npz", "-o", "."), ("it is a folder",)),
+    ],
+)
+def test_what_cannot_be_exported_is_a_sentence(chosen, capsys, arguments, words):
+    capsys.readouterr()
+    assert main(["export", *arguments]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert all(word in err for word in words), err
+
+
+def test_any_training_loop_takes_a_set(chosen):
+    images, labels = next(iter(torch.utils.data.DataLoader(chosen.as_dataset(), batch_size=20)))
+    assert torch.equal(images, torch.from_numpy(chosen.images))
+    assert torch.equal(labels, torch.from_numpy(chosen.labels))

@@ -1,0 +1,88 @@
+"""Data sets that are objects in Python: torchvision's, and whatever gives pairs of an image and a label."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import TensorDataset
+from torchvision.datasets import FakeData, ImageFolder
+from torchvision.transforms import ToTensor
+
+import dclib
+from dclib.errors import DataError
+from dclib.objects import from_torchvision
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """Arrays of 12 RGB images of three classes."""
+    rng = np.random.default_rng(0)
+    return [(rng.integers(0, 256, (6, 6, 3)).astype(np.uint8), i % 3) for i in range(12)]
+
+
+def test_every_form_of_an_image_gives_the_same_data(pairs):
+    forms = {
+        "arrays": pairs,
+        "pictures": [(Image.fromarray(x), y) for x, y in pairs],
+        "tensors": [(ToTensor()(Image.fromarray(x)), torch.tensor(y)) for x, y in pairs],
+        "a TensorDataset": TensorDataset(
+            torch.stack([torch.from_numpy(x).permute(2, 0, 1) for x, _ in pairs]), torch.tensor([y for _, y in pairs])
+        ),
+    }
+    found = {name: from_torchvision(form, form) for name, form in forms.items()}
+    assert len({one.hash for one in found.values()}) == 1
+    assert found["arrays"].x_train.shape == (12, 3, 6, 6)
+
+
+def test_torchvision_names_its_classes(tmp_path, pairs):
+    for split in ("train", "test"):
+        for i, (x, y) in enumerate(pairs):
+            (tmp_path / split / "abc"[y]).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(x).save(tmp_path / split / "abc"[y] / f"{i}.png")
+    found = from_torchvision(ImageFolder(tmp_path / "train"), ImageFolder(tmp_path / "test"))
+    assert found.class_names == ("a", "b", "c")
+    assert found.hash == dclib.load(str(tmp_path)).hash
+
+
+def test_sizes_and_channels_change_as_asked(pairs):
+    mixed = [(x[: 4 + i % 3], y) for i, (x, y) in enumerate(pairs)]
+    with pytest.raises(DataError, match=r"training images have different shapes, 4×6×3 and 5×6×3: give an image_size"):
+        from_torchvision(mixed, mixed)
+    assert from_torchvision(mixed, mixed, image_size=8, channels=1).x_train.shape == (12, 1, 8, 8)
+
+
+def test_a_set_is_learned_and_tested_from_an_object():
+    train, test = FakeData(40, (3, 8, 8), 4), FakeData(20, (3, 8, 8), 4, random_offset=99)
+    data = from_torchvision(train, test, name="fake")
+    network = dclib.MLP(width=8)
+    run = dclib.MakeSet("fake", hyper=dclib.Condensation(network=network, outer_steps=2, real_batch=4))
+    small = dclib.condense_set(run, dataset=data, device="cpu", engine="eager")
+    assert small.dataset == "fake"
+    (accuracy,) = dclib.train_on_set(small, dclib.Training(network=network, epochs=2), dataset=data, device="cpu")
+    assert 0 <= accuracy <= 100
+
+
+class Broken:
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, i):
+        raise KeyError("no image")
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (3, "the training data are no pairs (image, label) (TypeError: "),
+        ([], "the training data are no pairs"),
+        (Broken(), "(KeyError: 'no image')"),
+        ([(np.zeros((4, 4)), 0), (np.full((4, 4), 2.0), 1)], "an image holds floats outside of [0, 1]"),
+        ([(np.zeros((4, 4), np.int64), 0)], "an image is an array of int64 with shape (4, 4)"),
+        ([(np.zeros((4, 4), np.uint8), i) for i in (0, 1)], "nothing can be learnt"),
+    ],
+)
+def test_what_is_no_data_set_is_refused_in_a_sentence(data, sentence):
+    with pytest.raises(DataError, match=re.escape(sentence)):
+        from_torchvision(data, data)

@@ -1,0 +1,247 @@
+"""A user's own network: built from Python or from a file, tried once, and refused where gradient matching cannot use it."""
+
+import itertools
+import re
+
+import pytest
+import torch
+from torch import nn
+
+from dclib import condense, matching, networks, train, trial
+from dclib.architectures import OwnNetwork
+from dclib.cli import main
+from dclib.errors import SpecError
+from dclib.results import CondensedSet
+from dclib.spec import Condensation, MakeSet, Network, Training, full
+
+SHAPE = dict(channels=1, classes=3, size=(8, 8))
+
+
+def net(*layers, channels, classes, size, width=4):
+    """Two convolutions with these layers between them."""
+    first, last = nn.Conv2d(channels, width, 3, padding=1), nn.Conv2d(width, 2, 3, padding=1)
+    return nn.Sequential(first, *layers, last, nn.Flatten(), nn.Linear(2 * size[0] * size[1], classes))
+
+
+def with_layers(*layers):
+    """A factory of such networks; layers are made anew each time."""
+    return OwnNetwork.of(lambda **shape: net(*(layer() for layer in layers), **shape), "mine")
+
+
+def build(factory, seed=0, **shape):
+    network = factory if isinstance(factory, OwnNetwork) else OwnNetwork.of(factory, "mine")
+    trial.check(network, **{**SHAPE, **shape})
+    return networks.build(network, **{**SHAPE, **shape}, seed=seed, stage="condense")
+
+
+class Residual(nn.Module):
+    def __init__(self, channels, classes, size):
+        super().__init__()
+        self.first, self.head = nn.Conv2d(channels, 4, 3, padding=1), nn.Linear(4 * size[0] * size[1], classes)
+        self.second = nn.Conv2d(4, 4, 3, padding=1)
+
+    def forward(self, x):
+        x = self.first(x)
+        y = self.second(torch.relu(x))
+        y += x
+        return self.head(y.flatten(1))
+
+
+FIT = {
+    "batch norm": with_layers(lambda: nn.BatchNorm2d(4), nn.ReLU),
+    "in place": with_layers(lambda: nn.ReLU(inplace=True)),
+    "group norm": with_layers(lambda: nn.GroupNorm(2, 4), nn.SiLU),
+    "our layer norm": with_layers(lambda: networks.LayerNorm((4, 8, 8))),
+    "a dropout of nothing": with_layers(lambda: nn.Dropout(0.0)),
+    "residual, in place": OwnNetwork.of(Residual),
+}
+
+
+@pytest.mark.parametrize("what", FIT)
+def test_it_condenses_and_resumes_to_the_same_images(what, made, tmp_path):
+    hyper = Condensation(ipc=2, network=FIT[what], outer_steps=3, inner_steps=2, network_epochs=1, real_batch=4)
+    whole = condense.condense(made, hyper, device="cpu", engine="eager").images
+    asked = itertools.count()
+    how = dict(device="cpu", engine="eager", checkpoint=tmp_path / "state")
+    with pytest.raises(condense.Interrupted):
+        condense.condense(made, hyper, **how, should_stop=lambda: next(asked) == 3)
+    again = condense.condense(made, hyper, **how).images
+    assert torch.equal(whole, again)
+    labels = torch.arange(3).repeat_interleave(2)
+    hyper = Training(network=FIT[what], epochs=2)
+    (accuracy,) = train.evaluate(whole.flatten(0, 1), labels, made, hyper, seeds=[0], device="cpu", engine="eager")
+    assert 0 <= accuracy <= 100
+
+
+def test_it_matches_what_ours_match():
+    """A user's copy of our MLP gives our loss and our derivatives."""
+
+    def copy(channels, classes, size):
+        layers = nn.Sequential(nn.Flatten(), nn.Linear(channels * size[0] * size[1], 5), nn.ReLU(), nn.Linear(5, 5), nn.ReLU())
+        return nn.Sequential(layers, nn.Linear(5, classes))
+
+    ours = networks.build(Network.parse("MLP:width=5"), **SHAPE, seed=1, stage="condense")
+    theirs = build(copy, seed=1)
+    images, real = torch.randn(2, 3, 2, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    found = []
+    for network in (ours, theirs):
+        targets = [matching.real_gradients(network, list(network.parameters()), x, c, 9) for c, x in enumerate(real)]
+        stacked = [torch.stack(g) for g in zip(*targets, strict=True)]
+        S = images.clone().requires_grad_()
+        loss = matching.matching_loss(network, "layerwise", stacked, S, torch.arange(3)).sum()
+        found.append((loss.detach(), torch.autograd.grad(loss, S)[0]))
+    assert all(map(torch.equal, *found))
+
+
+def test_weights_come_from_the_seed_and_nothing_else_is_drawn():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    one, same, other = (build(FIT["in place"], seed) for seed in (1, 1, 2))
+    assert torch.equal(torch.rand(3), expected)
+    assert torch.equal(one[0].weight, same[0].weight)
+    assert not torch.equal(one[0].weight, other[0].weight)
+    assert one.training
+
+
+def counted():
+    drawn = itertools.count()
+
+    def make(**shape):
+        made = net(**shape)
+        nn.init.constant_(made[0].weight, float(next(drawn)))
+        return made
+
+    return make
+
+
+def frozen(**shape):
+    made = net(**shape)
+    made[0].weight.requires_grad_(False)
+    return made
+
+
+class Idle(Residual):
+    def __init__(self, **shape):
+        super().__init__(**shape)
+        self.unused = nn.Linear(2, 2)
+
+
+class Once(nn.Module):
+    """Differentiable once: the product hides from autograd."""
+
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, gradient):
+            return 2 * ctx.saved_tensors[0] * gradient
+
+    def forward(self, x):
+        return self.Square.apply(x)
+
+
+class Deciding(nn.Module):
+    def forward(self, x):
+        return x if x.sum() > 0 else 2 * x
+
+
+class Centred(nn.Module):
+    def forward(self, x):
+        return x - x.mean(0)
+
+
+class Nowhere(nn.Module):
+    def forward(self, x):
+        return x.sqrt()
+
+
+REFUSED = {
+    "dropout": (with_layers(nn.Dropout), "draws at random in training"),
+    "torch's layer norm": (with_layers(lambda: nn.LayerNorm((4, 8, 8))), "use dclib.networks.LayerNorm"),
+    "batch norm of the batch": (with_layers(lambda: nn.BatchNorm2d(4, track_running_stats=False)), "see each other in evaluation"),
+    "centred by the batch": (with_layers(Centred), "see each other in training"),
+    "differentiable once": (with_layers(Once), "(RuntimeError: "),
+    "decides by its input": (with_layers(Deciding), "cannot be mapped over classes by torch.func.vmap"),
+    "NaN": (with_layers(Nowhere), "gives NaN or infinite logits"),
+    "other weights each time": (counted(), "has other weights each time"),
+    "frozen": (frozen, "has parameters that are not trained, as '0.weight'"),
+    "idle": (Idle, "does not depend on, as 'unused.weight'"),
+    "features in place of logits": (lambda **shape: nn.Sequential(nn.Flatten(), nn.Linear(64, 9)), "gives (6, 9) for 6 images"),
+    "no weights": (lambda **shape: nn.Flatten(), "gives (6, 64) for"),
+    "no module": (lambda **shape: "a network", "gives a str: return an nn.Module"),
+    "other arguments": (lambda width: None, "cannot be built for 1 channels, 3 classes and 8x8 pixels (TypeError: "),
+    "other sizes": (lambda **shape: nn.Sequential(nn.Flatten(), nn.Linear(9, 3)), "cannot take images of 1x8x8 pixels"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_gradient_matching_cannot_use_is_refused_in_a_sentence(what):
+    factory, sentence = REFUSED[what]
+    with pytest.raises(SpecError, match=re.escape(sentence)) as found:
+        build(factory)
+    assert "\n" not in str(found.value)
+    assert ": " in str(found.value)
+
+
+FILE = """
+from torch import nn
+
+def Mine(channels, classes, size):
+    return nn.Sequential(nn.Flatten(), nn.Linear(channels * size[0] * size[1], {width}), nn.ReLU(), nn.Linear({width}, classes))
+
+twice = 2
+"""
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(FILE.format(width=8))
+    return tmp_path / "mine.py"
+
+
+def test_its_text_is_that_of_its_file_and_of_its_contents(file):
+    network = Network.parse("mine.py:Mine")
+    assert re.fullmatch("mine.py:Mine:code=[0-9a-f]{8}", str(network))
+    assert Network.parse(str(network)) == network
+    assert network.resolve("train") is network
+    before = MakeSet("digits", hyper=Condensation(network=network).resolve())
+    assert full(before)["hyper"]["network"] == str(network)
+    file.write_text(FILE.format(width=9))
+    with pytest.raises(SpecError, match=r"mine\.py has changed since"):
+        Network.parse(str(network))
+    assert MakeSet("digits", hyper=Condensation(network=Network.parse("mine.py:Mine")).resolve()).key != before.key
+
+
+def test_the_command_takes_it(file, capsys):
+    assert main(["condense", "digits", "-o", "set", "-K", "2", "--real-batch", "8", "--network", "mine.py:Mine"]) == 0
+    assert "dclib train set --network mine.py:Mine --networks 5" in capsys.readouterr().out
+    assert CondensedSet.load("set").about["hyper"]["network"].startswith("mine.py:Mine:code=")
+    assert main(["train", "set", "--network", "mine.py:Mine", "--epochs", "2"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("none.py:Mine", "none.py (No such file or directory)"),
+        ("mine.py:", "write it as FILE.py:NAME"),
+        ("mine.py:1x", "write it as FILE.py:NAME"),
+        ("mine.py:Yours", "has no class or function 'Yours'"),
+        ("mine.py:twice", "has no class or function 'twice'"),
+        ("broken.py:Mine", "cannot be executed (ZeroDivisionError: division by zero)"),
+    ],
+)
+def test_a_place_without_a_network_is_refused(file, text, sentence):
+    (file.parent / "broken.py").write_text("1 / 0")
+    with pytest.raises(SpecError, match=re.escape(sentence)):
+        networks.build(Network.parse(text), **SHAPE, seed=0)
+
+
+def test_what_cannot_be_called_is_no_network():
+    with pytest.raises(SpecError, match="3 is no network"):
+        OwnNetwork.of(3)
