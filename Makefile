@@ -1,4 +1,4 @@
-# make demo · test · lint · book · notebooks · bench · bench-cuda · campaign · release · clean — each sets up .venv by itself when it is missing or out of date.
+# make demo · test · lint · book · book-check · notebooks · bench · bench-cuda · campaign · release · clean — each sets up .venv by itself when it is missing or out of date.
 # Another Python: make demo PYTHON=python3.12
 
 PYTHON ?= python3
@@ -9,7 +9,7 @@ SHELL       := bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint book notebooks bench bench-cuda campaign release clean
+.PHONY: help demo test lint book book-check notebooks bench bench-cuda campaign release clean
 
 export PYDEVD_DISABLE_FILE_VALIDATION ?= 1
 
@@ -17,6 +17,7 @@ help:
 	@echo 'make demo       Table 2 in small, on the embedded digits: a few minutes on two cores, no network needed'
 	@echo 'make test       lint, unit tests, every notebook, the book'
 	@echo 'make book       build the book from the records: _build/html/index.html'
+	@echo 'make book-check open every page of the built book in Chromium, wide and narrow, and check every link inside it'
 	@echo 'make notebooks  execute every notebook on the best records and refresh the tables kept in git'
 	@echo 'make bench      speed and memory against the literal Algorithm 1, a quarter of an hour; bench-cuda: on a GPU'
 	@echo 'make campaign   kill condensing a hundred times at random moments: it must end with the identical set'
@@ -52,6 +53,9 @@ lint: $(READY)
 book: $(READY)
 	@.venv/bin/jupyter-book build . --all -W -n --keep-going --quiet
 	@echo 'The book: _build/html/index.html'
+
+book-check: $(READY)
+	@$(PY) tests/bookcheck.py _build/html
 
 notebooks: $(READY)
 	@for n in notebooks/*.ipynb; do \

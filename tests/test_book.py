@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import bookcheck
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,3 +31,12 @@ def test_every_page_of_the_contents_is_built(html):
 
 def test_no_page_carries_a_traceback(html):
     assert not [page.name for page in html.rglob("*.html") if "Traceback" in page.read_text()]
+
+
+def test_every_link_inside_the_book_leads_somewhere(html):
+    assert list(bookcheck.dead_links(html)) == []
+
+
+@pytest.mark.skipif(bookcheck.browser() is None, reason="no Chromium is installed")
+def test_a_browser_opens_every_page_and_finds_nothing_wrong(html):
+    assert list(bookcheck.opened(html, bookcheck.browser())) == []
