@@ -67,12 +67,12 @@ def condense(
 
     Stopped in any way, even killed, the same command goes on from OUTPUT.checkpoint to the same images.
     """
-    from .sources import spelled
-
     options = locals() | {"network": Network.parse(network)}
     if image_lr is None:
         options["image_lr"] = 0.01 if options["network"].family == "MLP" and distance == "layerwise" else 0.1
     hyper = Condensation(**{f.name: options[f.name] for f in dataclasses.fields(Condensation)}).resolve()
+    from .sources import spelled  # loads numpy
+
     run = MakeSet(spelled(dataset), "condense", seed, hyper, image_size)
     if not _condense(run, output, device, engine, force, {"snapshots": snapshots, "evaluate_every": evaluate_every}):
         return
