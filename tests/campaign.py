@@ -2,9 +2,11 @@
 
 Each run is a process of its own, forked from one that has loaded torch; the moment is drawn uniformly over the time that an
 undisturbed run takes, so that it falls into steps, into the writing of checkpoints and of the set alike. After the first kill a
-run is started again and, with `--again`, killed again until it is done.
+run is started again.
 
-Usage: python tests/campaign.py [--kills 20] [--seed 0] [--record]
+With `--inputs` a second campaign follows, of requests that make no sense and of damaged files (see `mishaps`).
+
+Usage: python tests/campaign.py [--kills 20] [--inputs 20] [--seed 0] [--record]
 """
 
 import argparse
@@ -20,6 +22,7 @@ from pathlib import Path
 
 REQUEST = ("condense", "digits", "--image-size", "8", "--network", "ConvNet:width=8,depth=2", "-K", "40", "--real-batch", "8")
 RECORDS = Path(__file__).resolve().parents[1] / "results" / "campaign.jsonl"
+TABLE = RECORDS.with_suffix(".md")
 
 
 def start(output: Path) -> int:
@@ -92,26 +95,69 @@ def campaign(folder: Path, kills: int, seed: int = 0) -> list[dict]:
     return found
 
 
-def main() -> int:
-    """Run a campaign and say how it went; the status is 1 if a set differs or anything is left over."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--record", action="store_true", help=f"append the campaign to {RECORDS.name}")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        found = campaign(Path(folder), options.kills, options.seed)
+def kills(folder: Path, count: int, seed: int) -> dict:
+    """Do the campaign of kills and say how it went."""
+    found = campaign(folder, count, seed)
     for run in found:
         print("{moment:7.3f} s  {at:<18} killed: {killed}  identical: {identical}  nothing left over: {clean}".format(**run))
     good = sum(run["identical"] and run["clean"] for run in found)
     print(f"{good} of {len(found)} runs ended with the identical set; {sum(r['killed'] for r in found)} were at work when killed")
-    if options.record:
-        from dclib.files import append_line
-        from dclib.provenance import now, provenance
+    return {"campaign": "kills", "request": REQUEST, "runs": found, "bad": len(found) - good}
 
-        about = provenance(now(), "cpu", "eager")
-        append_line(RECORDS, json.dumps({"campaign": "kills", "request": REQUEST, "runs": found, **about}, sort_keys=True))
-    return int(good < len(found))
+
+def inputs(folder: Path, count: int, seed: int) -> dict:
+    """Do the campaign of mistakes, with so many mutations of a file of each kind, and say how it went."""
+    import mishaps
+
+    cases = mishaps.campaign(folder, count, seed)
+    found, wrong = mishaps.summary(cases), mishaps.wrong(cases)
+    for kind, row in found.items():
+        print(f"{kind:<28}", "  ".join(f"{name}: {n:3d}" for name, n in row.items()))
+    print("\n".join(wrong) or f"{len(cases)} mistakes, none of which went wrong")
+    return {"campaign": "inputs", "kinds": found, "bad": len(wrong)}
+
+
+def table(records: list[dict]) -> str:
+    """The latest campaign of each kind as a table in Markdown."""
+    latest = {record["campaign"]: record for record in records}
+    lines = ["| what was tried | times | what came of it |", "|---|--:|---|"]
+    if runs := latest.get("kills", {}).get("runs"):
+        good, hit = sum(r["identical"] and r["clean"] for r in runs), sum(r["killed"] for r in runs)
+        came = f"{good} ended with the identical set; {hit} were at work when killed"
+        lines.append(f"| `kill -9` at a random moment | {len(runs)} | {came} |")
+    for kind, row in latest.get("inputs", {}).get("kinds", {}).items():
+        came = [f"{row['refused']} refused in a sentence"]
+        came += [f"{row['harmless']} gave the result of the whole file"] if row["harmless"] else []
+        came += [f"{row['wrong']} wrong"] if row["wrong"] else []
+        lines.append(f"| {kind} | {row['tried']} | {', '.join(came)} |")
+    return "\n".join(lines) + "\n"
+
+
+def record(found: dict) -> None:
+    """Add a campaign to the records, and write their table."""
+    from dclib.files import append_line, write_atomic
+    from dclib.provenance import now, provenance
+
+    append_line(RECORDS, json.dumps({**found, **provenance(now(), "cpu", "eager")}, sort_keys=True))
+    write_atomic(TABLE, table([json.loads(line) for line in RECORDS.read_text().splitlines()]).encode())
+
+
+def main() -> int:
+    """Run the campaigns; the status is 1 if a set differs, anything is left over, or a mistake ends as none may."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=20, help="so many runs are killed")
+    parser.add_argument("--inputs", type=int, default=0, help="try wrong requests, and so many damaged files of each kind; 0: none")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--record", action="store_true", help=f"append the campaigns to {RECORDS.name} and write {TABLE.name}")
+    options, bad = parser.parse_args(), 0
+    for campaign_, count in ((kills, options.kills), (inputs, options.inputs)):
+        if count:
+            with tempfile.TemporaryDirectory() as folder:
+                found = campaign_(Path(folder).resolve(), count, options.seed)
+            bad += found["bad"]
+            if options.record:
+                record(found)
+    return int(bad > 0)
 
 
 if __name__ == "__main__":
