@@ -178,6 +178,15 @@ def test_choices_said_to_be_comparable(one, other):
     assert comparable(choice(**one), choice(**other))
 
 
+def test_bfloat16_costs_no_accuracy():
+    """By the same measure; a set made in bfloat16 has rounding in its real gradients and network steps."""
+    full, half, *_ = look_up("precision")
+    assert (full.place["variant"], half.place["variant"]) == ("", "precision=bfloat16")
+    if not (full.shown and half.shown):
+        pytest.skip("not recorded: `dclib run precision --preset cpu` computes it")
+    assert comparable(number(full), number(half))
+
+
 def test_comparable_is_a_claim_that_can_fail():
     a = Number(90.0, 0.7, 6, (89.8, 90.2))
     assert comparable(a, dataclasses.replace(a, mean=90.9))
