@@ -42,6 +42,7 @@ LOOPS = dict(
     question="How many outer and inner steps does it take?",
     grid=CONVNET | dict(dataset=FOUR, ipc=(10,), variant=steps(K=(1, 5, 10, 20, 100, 1000), T=(1, 5, 10, 20))),
     repeats={"cpu": (1, 2)},
+    budgets={"cpu": "init=noise"},
 )
 OPEN = ("", "init=real", "batches=mixed", "patience=10", *(f"real_batch={n}" for n in (16, 32, 64, 128, 256)))
 CHOICES = dict(
@@ -52,7 +53,7 @@ CHOICES = dict(
     more=(
         dict(network=("ConvNet:init=kaiming",), variant=("",)),
         dict(network=("ConvNet:norm=batch",), variant=("", "bn=true")),
-        dict(ipc=(10,), variant=("", "network_momentum=0.0")),
+        dict(ipc=(10,), variant=("", "network_momentum=0.0", "image_lr=0.1,init=noise")),  # the last: the paper's, also at `cpu`
         dict(network=("ResNet18", "ResNet18:downsampling=stride"), variant=("",)),
     ),
     repeats={"cpu": {1: (2, 3), 10: (1, 3)}},

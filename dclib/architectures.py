@@ -83,8 +83,8 @@ class Network:
             return text
         if SUFFIX in str(text):
             return OwnNetwork.parse(str(text))
-        family, _, rest = str(text).strip().partition(":")
-        pairs = [item.partition("=") for item in rest.split(",")] if rest else []
+        family, colon, rest = str(text).strip().partition(":")
+        pairs = [item.partition("=") for item in rest.split(",")] if colon else []
         if bad := [name for name, sep, _ in pairs if not sep or not name.strip()]:
             raise SpecError(f"{bad[0]!r} in the network {str(text)!r} has no value: write it as ConvNet:width=64,norm=batch")
         names = [name.strip() for name, _, _ in pairs]

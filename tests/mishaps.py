@@ -24,7 +24,7 @@ NOTEBOOKS = {
     "preset": ["", "bestt", 3, None, ["smoke"]],
     "recompute": ["yes", 2, None],
     "device": ["gpu", "", 0],
-    "datasets": ["digit", "", [], 3, {"digits": 1}],
+    "datasets": ["digit", "", [], 3],
     "ipc": [0, -1, "x", [], 1.5],
     "networks": ["LeNett", "", [], 7],
     "test_networks": ["random", "", "MLP:width=0"],
