@@ -88,6 +88,11 @@ def _pixels(file: Path, channels: int) -> np.ndarray:
 
     with _open(file) as image:
         try:
+            image.verify()  # a PNG's checksums, which decoding does not look at
+        except (*UNREADABLE, SyntaxError) as error:
+            raise _unreadable(file, error) from error
+    with _open(file) as image:
+        try:
             upright = ImageOps.exif_transpose(image)
             if upright.mode == "P":  # a palette may hold transparent colours, which only RGBA can express
                 upright = upright.convert("RGBA")
