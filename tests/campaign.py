@@ -128,6 +128,7 @@ def table(records: list[dict]) -> str:
     for kind, row in latest.get("inputs", {}).get("kinds", {}).items():
         came = [f"{row['refused']} refused in a sentence"]
         came += [f"{row['harmless']} gave the result of the whole file"] if row["harmless"] else []
+        came += [f"{row['unnoticed']} read as records that say something else"] if row.get("unnoticed") else []
         came += [f"{row['wrong']} wrong"] if row["wrong"] else []
         lines.append(f"| {kind} | {row['tried']} | {', '.join(came)} |")
     return "\n".join(lines) + "\n"

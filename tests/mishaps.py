@@ -34,7 +34,10 @@ NOTEBOOKS = {
 
 
 class Case(NamedTuple):
-    """What was tried, and what came of it: "refused", "harmless" (the result is that of the whole file), or what went wrong."""
+    """What was tried, and what came of it: "refused", "harmless" (the result is that of the whole file), or what went wrong.
+
+    A record, which has no checksum, may also be "unnoticed": it is read, and says something else.
+    """
 
     kind: str
     what: str
@@ -169,7 +172,7 @@ def damaged(place: Path, count: int, draw: random.Random) -> Iterator[Case]:
         "sets (.safetensors)": ("set", ("show", "hurt", "-o", "made.png"), lambda: Path("made.png").read_bytes()),
         "checkpoints": ("state", ("condense", "digits", "-o", "made", *TINY), _images),
         "pictures (.png)": ("picture.png", ("condense", "./hurt", "--image-size", "8", "-o", "made", *TINY), _images),
-        "records (.jsonl)": ("records", ("status", "--results", "hurt"), lambda: None),
+        "records (.jsonl)": ("records", ("status", "--results", "hurt"), _accuracies),
     }
     _keep_originals()
     for kind, (source, arguments, result) in kinds.items():
@@ -182,7 +185,7 @@ def damaged(place: Path, count: int, draw: random.Random) -> Iterator[Case]:
                 assert not status, f"{kind}: {err}"
                 expected = came
             else:
-                right = "harmless" if came == expected else "gave another result"
+                right = "harmless" if came == expected else "unnoticed" if "records" in kind else "gave another result"
                 yield Case(f"damaged {kind}", f"mutation {i}", wrong or ("refused" if status else right))
             _clear()
 
@@ -244,6 +247,12 @@ def _clear() -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
+def _accuracies() -> dict[int, float]:
+    from dclib.results import Store
+
+    return Store("hurt").accuracies("0123456789abcdef")
+
+
 def _images() -> bytes:
     from dclib.results import CondensedSet
 
@@ -264,7 +273,7 @@ def summary(cases: list[Case]) -> dict[str, dict[str, int]]:
     """For each kind how many were tried, refused, harmless and wrong."""
     found: dict[str, dict[str, int]] = {}
     for case in cases:
-        row = found.setdefault(case.kind, dict.fromkeys(("tried", "refused", "harmless", "wrong"), 0))
+        row = found.setdefault(case.kind, dict.fromkeys(("tried", "refused", "harmless", "unnoticed", "wrong"), 0))
         row["tried"] += 1
         row[case.came if case.came in row else "wrong"] += 1
     return found
@@ -272,4 +281,4 @@ def summary(cases: list[Case]) -> dict[str, dict[str, int]]:
 
 def wrong(cases: list[Case]) -> list[str]:
     """What did not end as it must, a line each."""
-    return [f"{case.kind}: {case.what}: {case.came}" for case in cases if case.came not in ("refused", "harmless")]
+    return [f"{case.kind}: {case.what}: {case.came}" for case in cases if case.came not in ("refused", "harmless", "unnoticed")]

@@ -55,7 +55,7 @@ def test_what_ends_wrong_is_found(furnished):
             patch.setattr(dclib.cli, "main", main)
             found += mishaps.requests(furnished)
     assert [case.came.split()[0] for case in found] == ["said", "was", "changed", "raised"]
-    assert mishaps.summary(found) == {"kind": {"tried": 4, "refused": 0, "harmless": 0, "wrong": 4}}
+    assert mishaps.summary(found) == {"kind": {"tried": 4, "refused": 0, "harmless": 0, "unnoticed": 0, "wrong": 4}}
     assert len(mishaps.wrong(found)) == 4
 
 
