@@ -7,7 +7,7 @@ from torch.func import functional_call, grad, vmap
 
 from dclib.architectures import ACTIVATIONS, INITS, NORMS, POOLINGS
 from dclib.errors import SpecError
-from dclib.networks import Classifier, _residual, _Stack, build, features
+from dclib.networks import Classifier, _residual, _Stack, build
 from dclib.spec import Network
 
 COUNTS = [
@@ -61,7 +61,7 @@ def test_alexcifarnet_is_wang_et_als():
 def test_forward_and_features(text, channels, size):
     model = make(text, channels, size, classes=3)
     x = torch.randn(2, channels, *size, generator=torch.Generator().manual_seed(0))
-    phi = features(model, x)
+    phi = model.features(x)
     assert phi.shape == (2, model.classifier.in_features)
     assert model.training
     assert model.classifier.weight.dtype == torch.float32
