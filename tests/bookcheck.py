@@ -22,7 +22,8 @@ from urllib.parse import unquote, urlsplit
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 WIDTHS = (1280, 390)
 SOUGHT = "herding"  # that every book of ours writes of
-THEIRS = ("THEBE_JS_URL", "Got invalid theme mode")  # the theme's own: a script that it writes twice, and its first visit
+# The theme's own: a script that it writes twice, its first visit, and a list of contents sought where a page has none.
+THEIRS = ("THEBE_JS_URL", "Got invalid theme mode", "Cannot read properties of null (reading 'classList')")
 LISTEN = """<script>
 window.__found = [];
 window.addEventListener("error", event => {
