@@ -60,6 +60,11 @@ def descent(spec: Any) -> None:
         one_of("augmentation", operation, AUGMENTATIONS if "+" in spec.augment else ("none", *AUGMENTATIONS))
 
 
+def usual_augmentation(dataset: str) -> str:
+    """How the authors' code augments small sets in stage T: those of MNIST alone."""
+    return "crop+scale+rotate" if dataset == "mnist" else "none"
+
+
 def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from . import commands, set_commands
+from .checks import usual_augmentation
 from .console import guarded, say, summary, table
 from .errors import Interrupted, SpecError
 from .options import Device, Engine, Network_, Precision, Seed, SetFile, examples, option
@@ -145,8 +146,8 @@ def train(
     from .results import CondensedSet
 
     made = CondensedSet.load(file)
-    if augment == "auto" and made.dataset == "mnist":
-        hyper = dataclasses.replace(hyper, augment="crop+scale+rotate")
+    if augment == "auto":
+        hyper = dataclasses.replace(hyper, augment=usual_augmentation(made.dataset))
     _train(made, hyper.resolve(), networks=networks, seed=seed, dataset=dataset, device=device, engine=engine)
 
 

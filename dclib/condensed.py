@@ -62,11 +62,14 @@ class CondensedSet:
         arrays = {name: getattr(self, name) for name in TENSORS}
         return {name: np.ascontiguousarray(a, TENSORS[name]) for name, a in arrays.items() if a is not None}
 
+    def unit(self) -> np.ndarray:
+        """The images before normalisation: (n, channels, height, width), in [0, 1] but for what leaves the data's colours."""
+        shape = (1, -1, 1, 1)
+        return self.images * np.reshape(self.std, shape) + np.reshape(self.mean, shape)
+
     def pixels(self) -> np.ndarray:
         """The images in data colours: uint8 (n, height, width) or (n, height, width, 3), clamped to [0, 255]."""
-        shape = (1, -1, 1, 1)
-        unit = self.images * np.reshape(self.std, shape) + np.reshape(self.mean, shape)
-        bytes_ = np.clip(np.rint(unit * 255), 0, 255).astype(np.uint8)
+        bytes_ = np.clip(np.rint(self.unit() * 255), 0, 255).astype(np.uint8)
         return bytes_[:, 0] if bytes_.shape[1] == 1 else bytes_.transpose(0, 2, 3, 1)
 
     def as_dataset(self) -> Any:

@@ -28,8 +28,7 @@ class Tested(NamedTuple):
 
 def clamped(made: CondensedSet) -> float:
     """The share of the set's values that lie outside of the data's colours, in percent."""
-    shape = (1, -1, 1, 1)
-    unit = made.images * np.reshape(made.std, shape) + np.reshape(made.mean, shape)
+    unit = made.unit()
     return 100.0 * float(((unit < 0) | (unit > 1)).mean())
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from . import ablations, dd, variants
 from .baselines import Distillation, GanTraining
 from .cells import AXES, GAN, INSTEAD, ORS, RANDOM, REAL, WHOLE, Cell, Run
+from .checks import usual_augmentation
 from .spec import GUIDED, Condensation, ConvNet, Network, Training, WholeTraining, loops
 
 __all__ = [
@@ -25,7 +26,7 @@ def paper_training(cell: Cell) -> Training:
     So does AlexCifarNet, which only Table 3 trains: there CIFAR10 is augmented as well, the paper does not say how.
     """
     network = Network.parse(cell.test_network)
-    augment = "crop+scale+rotate" if cell.dataset == "mnist" or network.family == "AlexCifarNet" else "none"
+    augment = usual_augmentation("mnist" if network.family == "AlexCifarNet" else cell.dataset)
     if network.family == "ConvNet" and network["norm"] == "batch":
         augment = "crop+noise"
     return Training(network=network, augment=augment).resolve()

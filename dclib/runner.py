@@ -122,17 +122,8 @@ class Runner:
         """Return the network of that run, trained on the whole set: read it, or train, keep and record it."""
         dataset, started = load_of(run), now()
         chosen = whole.choose(self.engine, self.where, run, len(dataset.y_train))
-        with Progress(f"training {run.network} on the whole of {run.dataset}", whole.steps(run, len(dataset.y_train))) as progress:
-            state = whole.train(
-                dataset,
-                run,
-                device=str(self.where),
-                engine=chosen,
-                checkpoint=self.store.whole_path(self.preset, run.key),
-                on_step=lambda state: progress.step(whole.note(state)),
-                on_resume=lambda state: progress.skip(state.step),
-                should_stop=self.should_stop,
-            )
+        checkpoint = self.store.whole_path(self.preset, run.key)
+        state = sets.train_whole(run, dataset, self.where, chosen, checkpoint, self.should_stop)
         if run.key not in self.store.records:
             epochs = {name: [round(x, 4) for x in getattr(state, name)] for name in ("epoch_accuracies", "train_accuracies")}
             values = {"accuracies": {"0": epochs["epoch_accuracies"][-1]}, "seconds": round(state.seconds, 2)}

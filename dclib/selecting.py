@@ -9,11 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import engine as engines
-from . import sets, whole
+from . import sets
 from .coresets import METHODS
 from .data import Dataset
 from .errors import SpecError, one_of
-from .progress import Progress
 from .results import CondensedSet
 from .spec import GUIDED, Condensation, MakeSet, Network, OwnNetwork, WholeTraining
 
@@ -79,23 +78,7 @@ def select_set(
     engines.tune_allocator()
     found, where = dataset or sets.load_of(run), engines.resolve_device(device)
     found.require(run.hyper.ipc, "lower ipc")  # before a network is trained
-    trained = run.whole and _train(run.whole, found, str(where), engine, checkpoint, should_stop)
+    trained = run.whole and sets.train_whole(run.whole, found, where, engine, checkpoint, should_stop)
     indices = sets.choose(run, found.to(where), trained)
     made = sets.as_set(sets.pick(found, indices), found, run)
     return dataclasses.replace(made, about={**made.about, "data_hash": found.hash, "indices": indices.tolist()})
-
-
-def _train(
-    run: WholeTraining, dataset: Dataset, device: str, engine: str, checkpoint: Path | str | None, should_stop: Callable[[], bool]
-) -> whole.Whole:
-    with Progress(f"training {run.network} on the whole of {dataset.name}", whole.steps(run, len(dataset.y_train))) as progress:
-        return whole.train(
-            dataset,
-            run,
-            device=device,
-            engine=engine,
-            checkpoint=checkpoint,
-            on_step=lambda state: progress.step(whole.note(state)),
-            on_resume=lambda state: progress.skip(state.step),
-            should_stop=should_stop,
-        )

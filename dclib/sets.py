@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from . import condense as algorithm
-from . import coresets, data, train
+from . import coresets, data, train, whole
 from . import engine as engines
 from .checkpoint import State
 from .errors import DataError
@@ -84,6 +84,28 @@ def condense_images(
         )
     about = {"seconds": round(state.seconds, 2), "losses": [round(x, 3) for x in state.losses], "engine": chosen}
     return state.images, about | ({"world_size": ranks.count} if ranks.count > 1 else {})
+
+
+def train_whole(
+    run: WholeTraining,
+    dataset: data.Dataset,
+    where: torch.device,
+    engine: str,
+    checkpoint: Path | str | None,
+    should_stop: Callable[[], bool],
+) -> Whole:
+    """Train a network on the whole set under a progress bar, or take it as its checkpoint has it."""
+    with Progress(f"training {run.network} on the whole of {run.dataset}", whole.steps(run, len(dataset.y_train))) as progress:
+        return whole.train(
+            dataset,
+            run,
+            device=str(where),
+            engine=engine,
+            checkpoint=checkpoint,
+            on_step=lambda state: progress.step(whole.note(state)),
+            on_resume=lambda state: progress.skip(state.step),
+            should_stop=should_stop,
+        )
 
 
 def condense_set(

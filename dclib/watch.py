@@ -7,6 +7,7 @@ import torch
 
 from . import train
 from .checkpoint import State
+from .checks import usual_augmentation
 from .data import Dataset
 from .figures import save_grid
 from .sets import as_set
@@ -47,7 +48,7 @@ def early_accuracy(run: MakeSet, dataset: Dataset, tell: Callable[[str], None], 
         how: `device` and `engine`, as for `train.evaluate`.
     """
     labels = torch.arange(dataset.classes).repeat_interleave(run.hyper.ipc)
-    hyper = Training(network=run.hyper.network, augment="crop+scale+rotate" if dataset.name == "mnist" else "none")
+    hyper = Training(network=run.hyper.network, augment=usual_augmentation(dataset.name))
 
     def look(state: State) -> None:
         images = state.images.flatten(0, 1).float()

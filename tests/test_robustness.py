@@ -359,8 +359,8 @@ def recorded(root: Path) -> dict[str, dict[int, float]]:
     return found
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_run_stopped_again_and_again_records_everything_once(place, tiny, monkeypatch, capsys, count):
+@pytest.mark.parametrize(("count", "stops"), [(1, 4), (2, 2)])  # side by side, some fall upon one another
+def test_a_run_stopped_again_and_again_records_everything_once(place, tiny, monkeypatch, capsys, count, stops):
     monkeypatch.setattr(lanes, "count", lambda device: count)
     assert main([*RUN, "--results", "whole"]) == 0
     epoch, calls = train._epoch, []
@@ -376,7 +376,7 @@ def test_a_run_stopped_again_and_again_records_everything_once(place, tiny, monk
     while not statuses or statuses[-1] != 0:
         statuses.append(main([*RUN, "--results", "stopped"]))
         assert len(statuses) < 20
-    assert statuses.count(130) == len(statuses) - 1 >= 2
+    assert statuses.count(130) == len(statuses) - 1 >= stops
     assert recorded(place / "stopped") == recorded(place / "whole")
     assert not list((place / "stopped").rglob("checkpoints/*"))
     assert "finished networks are recorded" in capsys.readouterr().err

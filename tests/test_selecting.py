@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dclib import coresets, selecting, sets, whole
+from dclib import coresets, sets, whole
 from dclib.cli import main
 from dclib.errors import DataError, Interrupted, SpecError
 from dclib.results import CondensedSet
@@ -36,7 +36,7 @@ def test_stopped_it_goes_on(made, tmp_path):
 
 
 def test_too_many_images_are_refused_before_a_network_is_trained(made, monkeypatch):
-    monkeypatch.setattr(selecting.whole, "train", None)
+    monkeypatch.setattr(whole, "train", None)
     with pytest.raises(DataError, match="class 'a' of made has 5 images, fewer than the 6"):
         select_set(selection("made", "herding", 6), dataset=made, device="cpu")
 
