@@ -175,6 +175,17 @@ def missing_sentence(found: Sequence[Contest]) -> str:
     return "" if any(c.case["device"] == "cuda" for c in found) else "On a GPU nothing is measured yet: `make bench-cuda` does it."
 
 
+def largest_sentence(found: Sequence[Contest]) -> str:
+    """What the largest case took, in time and memory; empty where it is not measured."""
+    said = []
+    for c in (c for c in found if c.case.get("axis") == "largest"):
+        (name,) = c.seconds
+        step = f"one outer step with T = {c.case['T']} and {c.case['real']} real images per class"
+        took = f"{c.median(name):.0f} s and, at its peak, {c.memory[name] / 1000:.1f} GB"
+        said.append(f"The largest case, {c.title}: {step} took {took} ({_called(name)}; measured once).")
+    return " ".join(said)
+
+
 def ratios(found: Sequence[Contest]) -> Picture:
     """Draw how many times faster than the literal loop each contestant is."""
     shown = [c for c in found if c.bench in ("condense", "train") and "plain" in c.seconds]

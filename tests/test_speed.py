@@ -76,6 +76,15 @@ def test_figures(written):
     assert "a machine, torch 2.14.1, where a matrix product reached 50 to 50 GFLOP/s" in speed.machines(found)
 
 
+def test_the_largest_case_is_told_apart_from_the_curves(written):
+    case = {"device": "cpu", "axis": "largest", "T": 1, "real": 16}
+    only = {"eager": {"seconds": [283.6], "peak_mb": 4520}}
+    written(record(), record(bench="scaling", title="100 classes", case=case, contestants=only))
+    said = "The largest case, 100 classes: one outer step with T = 1 and 16 real images per class took 284 s and, at its peak, 4.5 GB"
+    assert speed.largest_sentence(speed.contests()) == f"{said} (dclib, uncompiled; measured once)."
+    assert speed.largest_sentence(speed.contests(device="cuda")) == ""
+
+
 def test_smoke_times_something_now():
     (contest,) = speed.contests(preset="smoke")
     assert set(contest.seconds) == {"plain", "eager"}
