@@ -164,7 +164,7 @@ class Space:
         norm: N.
         activation: A.
         pooling: P.
-        every: only each so manieth combination, in the order of the fields, the last changing fastest.
+        every: only every n-th combination, in the order of the fields, the last changing fastest.
     """
 
     width: tuple[int, ...] = (32, 64, 128, 256)
