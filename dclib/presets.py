@@ -58,8 +58,19 @@ SMOKE_EPOCHS = {"AlexNet": 15, "VGG11": 15, "ResNet18": 10}
 CPU_WHOLE = {"mnist": 3, "fashionmnist": 5, "svhn": 4, "svhn10k": 15}  # epochs on the whole set; elsewhere 8
 
 
+def hasty(hyper: Condensation) -> Condensation:
+    """Start from real images, at ten times η_S: few steps make no images out of noise.
+
+    Each of n images of a class moves by an n-th of what the only one would.
+    """
+    return dataclasses.replace(hyper, init="real", image_lr=10 * hyper.image_lr)
+
+
 def _reduced(
-    steps: dict[str, tuple[int, int]], share: int, fewer: Callable[[int], float], hasty: bool = False
+    steps: dict[str, tuple[int, int]],
+    share: int,
+    fewer: Callable[[int], float],
+    begun: Callable[[Condensation], Condensation] = lambda hyper: hyper,
 ) -> Callable[[Cell], Condensation]:
     """Fewer outer steps and real images, and above 1 image per class fewer of all that T = ipc repeats: pilot values.
 
@@ -67,8 +78,7 @@ def _reduced(
         steps: K at 1 image per class and the number of real images, by the network's family.
         share: ς_θ falls to a `share`-th.
         fewer: K falls to a `fewer`-th of what it is at 1 image per class.
-        hasty: above 1 image per class start from real images, at ten times η_S: so few steps make no images out of noise, for
-            each of n images of a class moves by an n-th of what the only one would.
+        begun: changes the hyper-parameters above 1 image per class, as `hasty` does.
     """
 
     def condensation(cell: Cell) -> Condensation:
@@ -77,8 +87,7 @@ def _reduced(
         if cell.ipc == 1:
             return hyper
         K = max(1, round(K / fewer(cell.ipc)))
-        haste = dict(init="real", image_lr=10 * hyper.image_lr) if hasty else {}
-        return dataclasses.replace(hyper, outer_steps=K, network_epochs=max(1, loops(cell.ipc)[1] // share), **haste)
+        return begun(dataclasses.replace(hyper, outer_steps=K, network_epochs=max(1, loops(cell.ipc)[1] // share)))
 
     return condensation
 
@@ -171,7 +180,7 @@ SMOKE = Preset(
 CPU = Preset(
     "cpu",
     "the paper's data sets with fewer steps, in minutes to hours on two cores",
-    _reduced(CPU_STEPS, 5, lambda ipc: 15 if ipc > 10 else 7.5, hasty=True),
+    _reduced(CPU_STEPS, 5, lambda ipc: 15 if ipc > 10 else 7.5, hasty),
     cpu_training,
     sets=2,
     networks=5,

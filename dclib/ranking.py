@@ -43,9 +43,14 @@ def spearman(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> Cor
     return Correlation(rho, math.tanh(math.atanh(rho) - half), math.tanh(math.atanh(rho) + half), n)
 
 
+def standard_error(rho: float, n: int) -> float:
+    """Return that of z over n points."""
+    return math.sqrt((1 + rho**2 / 2) / (n - 3))
+
+
 def _half(rho: float, n: int, level: float) -> float:
     """Half the interval's width in z."""
-    return NormalDist().inv_cdf((1 + level) / 2) * math.sqrt((1 + rho**2 / 2) / (n - 3))
+    return NormalDist().inv_cdf((1 + level) / 2) * standard_error(rho, n)
 
 
 def least_sure(n: int, level: float = 0.95) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 
 from .applications import MEMORIES, ApplicationRun, LearnTasks, Rehearsal, ShortTraining, Space, TrainCandidate
 from .errors import SpecError, one_of
+from .presets import hasty
 from .spec import Condensation, ConvNet, MakeSet, Network, WholeTraining
 
 SOURCES = ("random", "herding", "condense", "early", "whole")  # what candidates are trained on; "early": the whole set, cut short
@@ -185,7 +186,6 @@ def _condensation(ipc: int, **changes: Any) -> Condensation:
 
 
 TINY = ConvNet(width=32, depth=2)
-HASTE = dict(init="real", image_lr=1.0)  # as Table 1's sets at `cpu` above one image per class (see `presets`)
 CONTINUAL = Study(
     "continual",
     "Fig. 4",
@@ -201,7 +201,7 @@ CONTINUAL = Study(
         "cpu": ContinualPlan(
             ("svhn10k", "mnist", "usps"),
             Rehearsal(iterations=500, finetuning=50, batch=64),
-            _condensation(10, outer_steps=10, network_epochs=10, real_batch=64, **HASTE),
+            hasty(_condensation(10, outer_steps=10, network_epochs=10, real_batch=64)),
             seeds=3,
         ),
         "paper": ContinualPlan(("svhn", "mnist", "usps"), Rehearsal(), _condensation(10), seeds=5),
@@ -228,7 +228,7 @@ NAS = Study(
             Space(width=(32, 64), depth=(1, 2, 3), every=7),
             ShortTraining(steps=50),
             ShortTraining(steps=200),
-            _condensation(10, outer_steps=20, network_epochs=10, real_batch=64, **HASTE),
+            hasty(_condensation(10, outer_steps=20, network_epochs=10, real_batch=64)),
             guide=1,
             networks=3,
             images=10_000,

@@ -11,7 +11,8 @@ from statistics import fmean, stdev
 import pytest
 
 from dclib import paper
-from dclib.ranking import LEAST, Correlation
+from dclib.application_report import gains
+from dclib.ranking import LEAST, Correlation, standard_error
 from dclib.studied import Learned, Search, learned, searched
 from dclib.studies import SOURCES
 
@@ -42,11 +43,7 @@ def forgets_less(found: list[Learned], rival: str, held: bool) -> bool:
 
 def more_without(found: list[Learned]) -> bool:
     """The gain over herding is not refuted to be larger where nothing holds the network to its old outputs."""
-    gains = []
-    for held in (False, True):
-        pairs = zip(at_the_end(found, "condense", held), at_the_end(found, "herding", held), strict=True)
-        gains.append([ours - theirs for ours, theirs in pairs])
-    return leads(*gains) > -MARGIN
+    return leads(gains(found, False), gains(found, True)) > -MARGIN
 
 
 @pytest.fixture(scope="module")
@@ -75,15 +72,11 @@ def test_every_memory_forgets(sequences):
 # --- architecture search
 
 
-def error(c: Correlation) -> float:
-    """The standard error of atanh ρ, as for its interval."""
-    return ((1 + c.rho**2 / 2) / (c.count - 3)) ** 0.5
-
-
 def ranks_as_well(ours: Correlation, theirs: Correlation) -> bool:
     """A rival's ρ is not above ours by the margin, in Fisher's z."""
     z = [atanh(min(c.rho, 1 - 1e-6)) for c in (ours, theirs)]
-    return z[1] - z[0] <= MARGIN * (error(ours) ** 2 + error(theirs) ** 2) ** 0.5
+    wobble = sum(standard_error(c.rho, c.count) ** 2 for c in (ours, theirs)) ** 0.5
+    return z[1] - z[0] <= MARGIN * wobble
 
 
 def finds_as_good(ours: tuple[float, ...], theirs: tuple[float, ...]) -> bool:
