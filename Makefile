@@ -1,4 +1,4 @@
-# make demo · test · lint · book · book-check · notebooks · bench · bench-cuda · campaign · release · clean — each sets up .venv by itself when it is missing or out of date.
+# make demo · test · lint · book · book-check · notebooks · bench · bench-memory · bench-cuda · campaign · release · clean — each sets up .venv by itself when it is missing or out of date.
 # Another Python: make demo PYTHON=python3.12
 
 PYTHON ?= python3
@@ -9,7 +9,7 @@ SHELL       := bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint book book-check notebooks bench bench-cuda campaign release clean
+.PHONY: help demo test lint book book-check notebooks bench bench-memory bench-cuda campaign release clean
 
 export PYDEVD_DISABLE_FILE_VALIDATION ?= 1
 
@@ -19,7 +19,8 @@ help:
 	@echo 'make book       build the book from the records: _build/html/index.html'
 	@echo 'make book-check open every page of the built book in Chromium, wide and narrow, and check every link inside it'
 	@echo 'make notebooks  execute every notebook on the best records and refresh the tables kept in git'
-	@echo 'make bench      speed and memory against the literal Algorithm 1, a quarter of an hour; bench-cuda: on a GPU'
+	@echo 'make bench      speed against the literal Algorithm 1, a quarter of an hour; bench-cuda: on a GPU'
+	@echo 'make bench-memory  Table T11: memory and time beside Dataset Distillation, some ten minutes'
 	@echo 'make campaign   a hundred kills and some four hundred wrong requests and damaged files: nothing may be lost'
 	@echo 'make release    the condensed sets in one archive, with a card: _build/release/'
 	@echo 'make lint       ruff'
@@ -65,7 +66,10 @@ notebooks: $(READY)
 	done
 
 bench: $(READY)
-	@for b in condense train profile scaling memory; do $(PY) benchmarks/bench_$$b.py; done
+	@for b in condense train profile scaling; do $(PY) benchmarks/bench_$$b.py; done
+
+bench-memory: $(READY)
+	@$(PY) benchmarks/bench_memory.py
 
 bench-cuda: $(READY)
 	@for b in condense train scaling memory; do $(PY) benchmarks/bench_$$b.py --device cuda; done

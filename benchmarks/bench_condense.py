@@ -7,7 +7,7 @@
   captured   dclib as `engine="auto"` runs it on a GPU (with --device cuda, where plain and tuned are one)
   …/bfloat16, …/tf32   the same at that precision
 
-Usage: python benchmarks/bench_condense.py [--device cuda] [--rounds 2] [--quick] [--bfloat16] [--network ConvNet]
+Usage: python benchmarks/bench_condense.py [--device cuda] [--rounds 2] [--quick] [--network ConvNet]
 """
 
 import argparse
@@ -53,17 +53,18 @@ def work(contestant: str, case: dict) -> None:
 
 
 def contestants(options: argparse.Namespace) -> list[str]:
-    """Who takes part on this device."""
+    """Who takes part on this device: bfloat16 where it has instructions for that."""
+    from dclib import engine as engines
+
     if options.device == "cuda":
         return ["plain", "eager", "captured", "captured/tf32", "captured/bfloat16"]
-    return ["plain", "tuned", "eager", "compiled", *(["compiled/bfloat16"] if options.bfloat16 else [])]
+    return ["plain", "tuned", "eager", "compiled", *(["compiled/bfloat16"] if engines.computes_bfloat16() else [])]
 
 
 def main() -> None:
     """Run the cases, record them and print a table for each."""
     parser = contest.parser(__doc__, rounds=1)
     parser.add_argument("--quick", action="store_true", help="the second case alone")
-    parser.add_argument("--bfloat16", action="store_true", help="on a CPU, too")
     options = parser.parse_args()
     if options.contestant:
         work(options.contestant, options.case)

@@ -152,7 +152,7 @@ def arithmetic(precision: str, device: torch.device) -> Iterator[None]:
     """
     if precision == "tf32" and device.type != "cuda":
         raise SpecError(f"precision 'tf32' is a GPU's and the device is {device}: use float32")
-    if precision == "bfloat16" and device.type == "cpu" and not _computes_bfloat16():
+    if precision == "bfloat16" and device.type == "cpu" and not computes_bfloat16():
         log.warning("this processor has no instructions for bfloat16 (AMX or AVX-512 BF16): it will be slower than float32")
     places = torch.backends.cudnn.conv, torch.backends.cuda.matmul
     old, benchmark = [place.fp32_precision for place in places], torch.backends.cudnn.benchmark
@@ -167,7 +167,8 @@ def arithmetic(precision: str, device: torch.device) -> Iterator[None]:
         torch.backends.cudnn.benchmark = benchmark
 
 
-def _computes_bfloat16() -> bool:
+def computes_bfloat16() -> bool:
+    """Whether the processor has instructions for bfloat16 (AMX or AVX-512 BF16)."""
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 

@@ -137,11 +137,11 @@ def _row(m: Measured, method: str, way: str, steps: int) -> list[int | float]:
 def sentence(found: Sequence[Measured]) -> str:
     """Where it was measured."""
     if not found:
-        return "Memory and time are not measured yet: `make bench` does it."
+        return "Memory and time are not measured yet: `make bench-memory` does it."
     where = {f"{m.about['machine'] if m.about['device'] == 'cpu' else m.about['device']}" for m in found}
     said = f"Memory and time: each method in a process of its own on {' and '.join(sorted(where))}; the whole run is extrapolated."
     untimed = [title(m.dataset) for m in found if not m.timed]
-    return said + (f" Not timed yet: {', '.join(untimed)}; `make bench` does it on a quiet machine." if untimed else "")
+    return said + (f" Not timed yet: {', '.join(untimed)}; `make bench-memory` does it on a quiet machine." if untimed else "")
 
 
 def memory_plot(found: Sequence[Measured]) -> Picture:

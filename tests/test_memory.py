@@ -83,7 +83,7 @@ def test_nothing_measured(tmp_path, monkeypatch):
     monkeypatch.setenv("DCLIB_RESULTS", str(tmp_path))
     assert memory.load() == []
     assert "—" in memory.memory_table([])
-    assert "make bench" in memory.sentence([])
+    assert "make bench-memory" in memory.sentence([])
     assert memory.memory_plot([]).render()[:4] == b"\x89PNG"
 
 
