@@ -6,7 +6,7 @@
   compiled   dclib as `engine="auto"` runs it on a CPU
   captured   dclib as `engine="auto"` runs it on a GPU: twenty networks as one, steps replayed (with --device cuda)
 
-A training of 1001 epochs is shortened to `epochs`, and on a CPU two networks, in two turns, stand for twenty; the test is not timed.
+A training of 1001 epochs is shortened to `epochs`, and on a CPU two networks stand for twenty; the test is not timed.
 
 Usage: python benchmarks/bench_train.py [--device cuda] [--rounds 2] [--network ConvNet]
 """
