@@ -6,7 +6,7 @@ contestant, which took turns in processes of their own. Of contests on the same 
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,11 @@ class Contest:
     seconds: dict[str, list[float]]
     memory: dict[str, int]
     about: dict[str, Any]
+
+    @property
+    def place(self) -> str:
+        """The processor or the GPU that it was measured on."""
+        return self.about["machine"] if self.about["device"] == "cpu" else self.about["device"]
 
     def median(self, name: str) -> float:
         """Of a contestant's seconds."""
@@ -88,10 +93,8 @@ def load() -> list[Contest]:
     Raises:
         FileError: a line is no contest.
     """
-    found = {}
-    for contest in parsed(Store().root / "speed.jsonl", _contest, "contest"):
-        found[contest.bench, contest.title, contest.about["device"], contest.about["machine"]] = contest
-    return list(found.values())
+    read = parsed(Store().root / "speed.jsonl", _contest, "contest")
+    return list({(c.bench, c.title, c.about["device"], c.about["machine"]): c for c in read}.values())
 
 
 def _contest(record: dict[str, Any]) -> Contest:
@@ -127,28 +130,39 @@ def _quick() -> Contest:
 
 def speed_table(found: Sequence[Contest]) -> str:
     """Each contestant's median, spread, ratios to the literal loop, share of the machine's peak, and memory, in Markdown."""
-    rows = []
-    for contest in (c for c in found if c.bench in ("condense", "train")):
-        for name in contest.seconds:
-            ratios = [_number(contest.ratio(name, to), ".2f") for to in ("plain", "tuned")]
-            spread = f"{min(contest.seconds[name]):.2f} … {max(contest.seconds[name]):.2f}"
-            share, first = contest.share(name), name == next(iter(contest.seconds))
-            numbers = [*ratios, _number(share and 100 * share, ".0f"), f"{contest.median(name):.2f}", spread]
-            rows.append([contest.title if first else "", _called(name), *numbers, f"{contest.memory[name]:,}"])
     head = ["the work", "done by", "× literal", "× tuned", "% of peak", "median s", "least … most", "peak MB"]
-    return pipe_table(head, rows or [[DASH] * len(head)], left=2)
+    return _by_place(head, [c for c in found if c.bench in ("condense", "train")], _speeds, left=2)
+
+
+def _speeds(contest: Contest) -> Iterator[list[str]]:
+    for name in contest.seconds:
+        ratios = [_number(contest.ratio(name, to), ".2f") for to in ("plain", "tuned")]
+        spread = f"{min(contest.seconds[name]):.2f} … {max(contest.seconds[name]):.2f}"
+        share, first = contest.share(name), name == next(iter(contest.seconds))
+        numbers = [*ratios, _number(share and 100 * share, ".0f"), f"{contest.median(name):.2f}", spread]
+        yield [contest.title if first else "", _called(name), *numbers, f"{contest.memory[name]:,}"]
 
 
 def profile_table(found: Sequence[Contest]) -> str:
     """For each piece of the work its seconds, and what of them is arithmetic: in convolutions, and at the machine's peak."""
-    rows = []
-    for c in (c for c in found if c.bench == "profile"):
-        seconds, gflop = c.median("compiled"), c.about["gflop"]
-        floor = gflop / c.about["peak_gflops"]
-        numbers = [f"{1000 * seconds:.0f}", f"{100 * c.about['heavy']:.0f}", f"{1000 * floor:.0f}", f"{seconds / floor:.2f}"]
-        rows.append([c.title, *numbers, f"{gflop:.1f}", f"{gflop / seconds:.0f}"])
     head = ["one step of", "ms", "% in convolutions and products", "floor, ms", "× floor", "GFLOP", "GFLOP/s"]
-    return pipe_table(head, rows or [[DASH] * len(head)])
+    return _by_place(head, [c for c in found if c.bench == "profile"], _pieces)
+
+
+def _pieces(c: Contest) -> Iterator[list[str]]:
+    seconds, gflop = c.median("compiled"), c.about["gflop"]
+    floor = gflop / c.about["peak_gflops"]
+    numbers = [f"{1000 * seconds:.0f}", f"{100 * c.about['heavy']:.0f}", f"{1000 * floor:.0f}", f"{seconds / floor:.2f}"]
+    yield [c.title, *numbers, f"{gflop:.1f}", f"{gflop / seconds:.0f}"]
+
+
+def _by_place(head: list[str], found: Sequence[Contest], rows_of: Callable[[Contest], Iterator[list[str]]], left: int = 1) -> str:
+    """A table of the rows of each contest, under the name of the machine where there are several."""
+    places, rows = list(dict.fromkeys(c.place for c in found)), []
+    for place in places:
+        rows += [[f"**{place}**"] + [""] * (len(head) - 1)] if len(places) > 1 else []
+        rows += [row for c in found if c.place == place for row in rows_of(c)]
+    return pipe_table(head, rows or [[DASH] * len(head)], left=left)
 
 
 def _called(name: str) -> str:
@@ -164,8 +178,7 @@ def machines(found: Sequence[Contest]) -> str:
     """Where it was measured, in a sentence."""
     peaks: dict[str, list[float]] = {}
     for c in (c for c in found if "peak_gflops" in c.about):
-        name = c.about["machine"] if c.about["device"] == "cpu" else c.about["device"]
-        peaks.setdefault(f"{name}, torch {c.about['versions']['torch']}", []).append(c.about["peak_gflops"])
+        peaks.setdefault(f"{c.place}, torch {c.about['versions']['torch']}", []).append(c.about["peak_gflops"])
     where = [f"{name}, where a matrix product reached {min(p):.0f} to {max(p):.0f} GFLOP/s" for name, p in peaks.items()]
     return f"Measured on {'; '.join(where)}." if where else "Nothing is measured yet: `make bench` does it."
 
@@ -181,41 +194,57 @@ def largest_sentence(found: Sequence[Contest]) -> str:
     for c in (c for c in found if c.case.get("axis") == "largest"):
         (name,) = c.seconds
         step = f"one outer step with T = {c.case['T']} and {c.case['real']} real images per class"
-        took = f"{c.median(name):.0f} s and, at its peak, {c.memory[name] / 1000:.1f} GB"
-        said.append(f"The largest case, {c.title}: {step} took {took} ({_called(name)}; measured once).")
+        took = f"{c.median(name):.0f} s and, at its peak, {c.memory[name] / 1000:.1f} GB ({_called(name)}; measured once)"
+        said.append(f"The largest case, {c.title}: {step} took {took}.")
     return " ".join(said)
 
 
 def ratios(found: Sequence[Contest]) -> Picture:
-    """Draw how many times faster than the literal loop each contestant is."""
+    """Draw how many times faster than the literal loop each contestant is, on each machine."""
     shown = [c for c in found if c.bench in ("condense", "train") and "plain" in c.seconds]
-    figure = new_figure(1.2 + 1.5 * max(1, len(shown)))
-    for axes, contest in zip(figure.subplots(max(1, len(shown)), squeeze=False)[:, 0], shown, strict=False):
-        names = list(contest.seconds)[::-1]
-        values = [contest.ratio(name, "plain") for name in names]
-        axes.barh(range(len(names)), values, color=["#9aa5b1" if n in ("plain", "tuned") else "#1f6f8b" for n in names])
+    titles, places = list(dict.fromkeys(c.title for c in shown)), list(dict.fromkeys(c.place for c in shown))
+    figure = new_figure(1.4 + (0.9 + 0.6 * len(places)) * max(1, len(titles)))
+    grid = figure.subplots(max(1, len(titles)), squeeze=False, sharex=True)[:, 0]
+    for axes, title in zip(grid, titles, strict=False):
+        of_title = [c for c in shown if c.title == title]
+        names = list(dict.fromkeys(name for c in of_title for name in c.seconds))[::-1]
+        for c in of_title:
+            place, high, values = places.index(c.place), 0.8 / len(places), [c.ratio(n, "plain") for n in c.seconds]
+            at = [names.index(n) + 0.4 - (place + 0.5) * high for n in c.seconds]
+            axes.bar_label(axes.barh(at, values, high, color=f"C{place}", label=c.place), [f"{v:.2f}×" for v in values], padding=3)
         axes.set_yticks(range(len(names)), map(_called, names))
-        axes.bar_label(axes.containers[0], [f"{v:.2f}×" for v in values], padding=3)
-        axes.set_title(contest.title, loc="left", fontsize=10)
-        axes.set_xlim(0, 1.15 * max(values))
+        axes.set_title(title, loc="left", fontsize=10)
+        axes.margins(x=0.12)
         axes.spines[["top", "right"]].set_visible(False)
+    _legend(figure, places)
     return Picture(figure, "how many times faster than the literal loop each way of doing the work is")
+
+
+def _legend(figure: Any, places: Sequence[str]) -> None:
+    """Name the machines above the panels, where there are several."""
+    if len(places) > 1:
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper left", ncols=len(places), frameon=False)
 
 
 def scaling(found: Sequence[Contest]) -> Picture:
     """Draw how the seconds and the memory of one outer step grow, an axis beside the other."""
-    points: dict[str, list[tuple[int, float, float]]] = {}
+    points: dict[str, dict[str, list[tuple[int, float, float]]]] = {}
     for c in (c for c in found if c.bench == "scaling" and c.case["axis"] != "largest"):
         name = next(iter(c.seconds))
-        points.setdefault(c.case["axis"], []).append((int(c.title.split(": ")[1]), c.median(name), c.memory[name] / 1000))
+        of_place = points.setdefault(c.case["axis"], {}).setdefault(c.place, [])
+        of_place.append((int(c.title.split(": ")[1]), c.median(name), c.memory[name] / 1000))
     figure = new_figure(4.4)
     grid = figure.subplots(2, max(1, len(points)), squeeze=False, sharex="col")
-    for column, (axis, found_points) in enumerate(sorted(points.items())):
-        x, seconds, memory = zip(*sorted(found_points), strict=True)
-        for row, (values, label) in enumerate(((seconds, "seconds"), (memory, "GB"))):
-            grid[row, column].plot(x, values, "o-", color="#1f6f8b")
-            grid[row, column].set_ylim(0, 1.1 * max(values))
+    for column, (axis, places) in enumerate(sorted(points.items())):
+        for place, found_points in places.items():
+            x, *values = zip(*sorted(found_points), strict=True)
+            for row in (0, 1):
+                grid[row, column].plot(x, values[row], "o-", label=place)
+        for row, label in enumerate(("seconds", "GB")):
+            grid[row, column].set_ylim(bottom=0)
             grid[row, column].spines[["top", "right"]].set_visible(False)
             grid[row, 0].set_ylabel(label)
         grid[1, column].set_xlabel(axis)
+    _legend(figure, list(dict.fromkeys(c.place for c in found)))
     return Picture(figure, "seconds and memory of one outer step against classes, images per class and image size")

@@ -106,3 +106,22 @@ def test_a_line_that_is_no_contest_is_named(tmp_path, monkeypatch, line):
     (tmp_path / "speed.jsonl").write_text(json.dumps(record()) + "\n" + line + "\n")
     with pytest.raises(FileError, match="line 2, is no contest"):
         speed.contests()
+
+
+def test_machines_are_told_apart(written):
+    written(record(), record(machine="another", gflop=50.0))
+    found = speed.contests()
+    rows = [row.split("|")[1].strip() for row in speed.speed_table(found).splitlines()[2:]]
+    assert rows == ["**a machine**", "a case", "", "", "**another**", "a case", "", ""]
+    figure = speed.ratios(found).figure
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["a case"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a machine", "another"]
+    assert "another, torch 2.14.1" in speed.machines(found)
+
+
+def test_curves_of_machines_are_lines_of_their_own(written):
+    case = {"device": "cpu", "axis": "side"}
+    written(*(record(bench="scaling", title=f"side: {n}", case=case, machine=m) for m in ("one", "two") for n in (8, 16)))
+    time, _ = speed.scaling(speed.contests()).figure.axes
+    assert [line.get_label() for line in time.lines] == ["one", "two"]
+    assert len(time.figure.legends) == 1
