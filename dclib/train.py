@@ -24,7 +24,7 @@ from .stacked import STOPPED, TOGETHER, train_together
 
 Small = tuple[Float[Tensor, "n c h w"], Int[Tensor, " n"]]  # a set: images, normalised, and their classes
 Tested = tuple[int, float, float]  # a network's seed, its accuracy in percent, its seconds
-TEST_BATCH = {"cpu": 250, "cuda": 2500}  # images that pass a network at a time
+TEST_BATCH = {"cpu": 25, "cuda": 2500}  # images that pass a network at a time: on a CPU so few that feature maps stay in the cache
 
 
 def schedule(hyper: Training) -> list[float]:
