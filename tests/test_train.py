@@ -201,7 +201,7 @@ def test_images_of_another_shape_are_refused(made, shape):
         train.evaluate(torch.zeros(1, *shape), torch.zeros(1, dtype=torch.long), made, Training(THIN), seeds=[0], device="cpu")
 
 
-def test_told_to_stop_it_stops_before_the_next_epoch(made):
+def test_told_to_stop_it_stops_before_the_next_epoch(one_lane, made):
     asked = []
     with pytest.raises(Interrupted, match="finished networks are recorded"):
         evaluate(made, Training(THIN, epochs=5), [0, 1], should_stop=lambda: asked.append(1) or len(asked) > 8)
