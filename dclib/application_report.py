@@ -46,10 +46,10 @@ def _mean(values: Sequence[float]) -> str:
 
 
 def gains(found: Sequence[Learned], distillation: bool) -> list[float]:
-    """For each run by how many points condensed images end above herding's; empty where one of them is not recorded."""
-    last = {x.memory: x.means(len(x.tasks) - 1) for x in found if x.distillation == distillation and x.runs}
-    pairs = zip(last.get("condense", ()), last.get("herding", ()), strict=False)
-    return [ours - theirs for ours, theirs in pairs]
+    """For each seed recorded for both, by how many points condensed images end above herding's."""
+    last = {x.memory: x.ends() for x in found if x.distillation == distillation and x.runs}
+    ours, theirs = last.get("condense", {}), last.get("herding", {})
+    return [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
 
 
 def gain_sentence(found: Sequence[Learned]) -> str:

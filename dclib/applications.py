@@ -131,6 +131,7 @@ class TrainCandidate:
         images: so many of these, drawn at random, are used; 0: all.
         held_out: how many images, drawn at random, are kept out of every training and of every set to validate on.
         networks: how many are trained; not part of the key.
+        tested: whether the test images are classified as well; not part of the key.
     """
 
     dataset: str
@@ -140,6 +141,7 @@ class TrainCandidate:
     images: int = 0
     held_out: int = 5000
     networks: int = field(default=1, metadata={"outside_key": True})
+    tested: bool = field(default=False, metadata={"outside_key": True})
 
     def __post_init__(self) -> None:
         checks.whole(self, 1, "held_out", "networks")

@@ -57,7 +57,7 @@ def train_candidate(runner: Any, run: TrainCandidate) -> None:
     rest, validation = sets.load_parts(run.dataset, run.held_out, 0, 0)
     images, labels = _pool(runner, run, rest)
     seeds, started, start = {derive(j, run.key): j for j in missing}, now(), time.perf_counter()
-    tests = [validation] if run.set else [validation, rest]
+    tests = [validation, rest] if run.tested else [validation]
     found: dict[str, tuple[float, ...]] = {}
     try:
         nas.evaluate(

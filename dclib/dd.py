@@ -18,7 +18,7 @@ COLOURED = ("cifar10", "cifar100", "svhn", "svhn10k")
 LEARNERS = ("LeNet", "AlexCifarNet")
 CONDENSED = "condensed"  # the column of Tables 3 and T10 in which each data set has its own network
 # epochs over the real images, after how many of them lr is halved, and the real batch, by learner
-CPU = {"LeNet": (5, 2, 256), "AlexCifarNet": (5, 2, 256)}
+CPU = {"LeNet": (20, 8, 256), "AlexCifarNet": (5, 2, 256)}
 SMOKE = dict(epochs=8, decay_epochs=8, batch=125, passes=1, lr=0.05)
 
 

@@ -30,6 +30,7 @@ class Learned:
         preset: whose hyper-parameters these are; empty where nothing is recorded.
         runs: for each run, for each stage, the test accuracy in percent on each task learnt so far.
         records: of the runs and of the condensed sets behind them.
+        seeds: of each run, in their order; by default they count from 0.
     """
 
     tasks: tuple[str, ...]
@@ -38,6 +39,11 @@ class Learned:
     preset: str = ""
     runs: tuple[tuple[tuple[float, ...], ...], ...] = ()
     records: tuple[dict[str, Any], ...] = ()
+    seeds: tuple[int, ...] = ()
+
+    def ends(self) -> dict[int, float]:
+        """For each run, by its seed, the mean over all tasks after the last stage."""
+        return dict(zip(self.seeds or range(len(self.runs)), self.means(len(self.tasks) - 1), strict=True))
 
     def means(self, stage: int) -> list[float]:
         """For each run the mean over the tasks learnt up to a stage: what Fig. 4 shows."""
@@ -94,7 +100,7 @@ def learned(preset: str = "best", store: Store | None = None, **narrow: Any) -> 
         runs = tuple(tuple(map(tuple, store.records[run.key][0]["stages"])) for run in done)
         records = tuple(record for run in done for record in _records(run, store))
         about = (case["tasks"], case["memory"], case["distillation"])
-        found.append(Learned(*about, name if runs else "", runs, records))
+        found.append(Learned(*about, name if runs else "", runs, records, tuple(run.seed for run in done)))
     return found
 
 

@@ -139,7 +139,7 @@ class SearchPlan:
         hyper, images = (self.long, self.images) if source == "whole" else (self.short, 0)
 
         def spelled() -> Iterator[TrainCandidate]:
-            how = hyper, self._set(dataset, source), images, self.held_out, self.networks
+            how = hyper, self._set(dataset, source), images, self.held_out, self.networks, source == "whole"
             return (TrainCandidate(dataset, network, *how) for network in candidates)
 
         place = (("dataset", dataset), ("source", source), ("networks", tuple(map(str, candidates))))
@@ -200,7 +200,7 @@ CONTINUAL = Study(
         ),
         "cpu": ContinualPlan(
             ("svhn10k", "mnist", "usps"),
-            Rehearsal(iterations=500, finetuning=50, batch=64),
+            Rehearsal(iterations=500, finetuning=200, batch=64),
             hasty(_condensation(10, outer_steps=10, network_epochs=10, real_batch=64)),
             seeds=3,
         ),

@@ -1,10 +1,11 @@
 """The claims of the page on Dataset Distillation, on whatever is recorded; written, with margins, before the runs that decide.
 
 A claim is decided where each side rests on at least two sets of three networks, at the same preset; until then its test is skipped
-and says so. DD on CIFAR10 at `cpu`, truncated and of one set, decides nothing.
+and says so. DD on CIFAR10 at `cpu`, truncated and of one set, decides nothing; on MNIST it has a fifth of its iterations there, and
+what is decided holds for that.
 """
 
-from statistics import fmean, pstdev, variance
+from statistics import fmean, pstdev, stdev, variance
 
 import pytest
 
@@ -12,6 +13,7 @@ from dclib import dd, memory
 from dclib.outcomes import Outcome, look_up
 
 MARGIN = 2.0  # standard errors of the difference
+WIDER = 2.0  # times the deviation between condensed sets that DD's is; three sets against two pass by chance one time in three
 TIMES = 5.0  # DD's growth in memory over condensation's, from the fewest steps to the most; set after MNIST's first measurement
 
 
@@ -32,8 +34,8 @@ def ahead(first, second):
 
 
 def spread(o):
-    """The deviation between sets."""
-    return pstdev(map(fmean, o.sets))
+    """The sample's standard deviation between sets."""
+    return stdev(map(fmean, o.sets))
 
 
 def pairs(outcomes):
@@ -72,9 +74,18 @@ def test_condensed_images_train_other_networks_better_in_both_ways():
     assert not behind
 
 
+def test_one_condensed_image_beats_ten_distilled_ones():
+    """The paper's words on MNIST (Sec. 3.1): one condensed image for each class against ten of DD's."""
+    found = {(o.place["dataset"], o.place["ipc"], o.place["network"]): o for o in dd.table_3(look_up("distillation"))}
+    ours, theirs = found["mnist", 1, "condensed"], found["mnist", 10, "distill"]
+    if not enough(ours, theirs):
+        pytest.skip("NOT DECIDED: dclib run distillation --preset cpu --datasets mnist")
+    assert ahead(ours, theirs)
+
+
 def test_distilled_sets_vary_more_from_one_to_the_next():
     found = {cell: both for cell, both in recorded(dd.table_3).items() if cell[1] == 10}
-    assert all(spread(theirs) > spread(ours) for ours, theirs in decided(found, "Table 3 at ten images per class").values())
+    assert all(spread(theirs) > WIDER * spread(ours) for ours, theirs in decided(found, "Table 3 at ten images per class").values())
 
 
 def test_memory_grows_with_the_steps_of_distillation_and_not_with_those_of_condensation():
@@ -108,7 +119,8 @@ def test_swapping_the_methods_is_noticed():
     assert not ahead(theirs, ours)
     assert not ahead(ours, ours)
     assert list(pairs([ours, theirs])) == [("mnist", 10, "LeNet", "distill")]
-    assert spread(theirs) > spread(ours)
+    assert spread(theirs) > WIDER * spread(ours)
+    assert not spread(ours) > WIDER * spread(theirs)
 
 
 def test_too_few_sets_or_networks_decide_nothing():
