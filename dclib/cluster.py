@@ -88,6 +88,7 @@ def _local(workers: int, folder: str) -> Iterator[Any]:
     from distributed import LocalCluster
 
     os.environ.update({name: str(max(1, torch.get_num_threads() // workers)) for name in THREADS})  # children inherit it
+    os.environ["MALLOC_ARENA_MAX"] = "1"  # before their threads take memory: see `engine.tune_allocator`
     options = dict(n_workers=workers, threads_per_worker=1, memory_limit=0, local_directory=folder, preload=[__name__])
     options |= dict(dashboard_address="127.0.0.1:0", scheduler_kwargs=dict(dashboard=False))  # not 8787: it may be taken
     try:

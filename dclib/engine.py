@@ -56,12 +56,13 @@ def tune_allocator() -> bool:
     """Keep freed memory in the process instead of handing it back to the system at every step; True if that was possible.
 
     glibc returns each large buffer at once, so every step pays for fresh pages again (about a third of the time on two
-    cores). M_MMAP_MAX = 0 and the largest M_TRIM_THRESHOLD stop that; other C libraries are left alone.
+    cores). M_MMAP_MAX = 0 and the largest M_TRIM_THRESHOLD stop that, and M_ARENA_MAX = 1 lets lanes and workers, which are
+    threads, share the memory that is kept: their own arenas would be handed back. Other C libraries are left alone.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
     libc = ctypes.CDLL(None)
-    return bool(libc.mallopt(-4, 0) and libc.mallopt(-1, 2**31 - 1))
+    return all(libc.mallopt(option, value) for option, value in ((-4, 0), (-1, 2**31 - 1), (-8, 1)))
 
 
 def has_compiler() -> bool:

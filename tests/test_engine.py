@@ -1,6 +1,8 @@
 """Which device and engine are taken, said aloud; and that compiling changes nothing but rounding."""
 
 import logging
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -93,6 +95,30 @@ def test_a_gpu_too_many_is_refused(monkeypatch):
 
 def test_the_allocator_is_tuned_once():
     assert engine.tune_allocator() is engine.tune_allocator()
+
+
+THREADED = """
+import ctypes, threading
+import torch
+from dclib import engine
+
+if not engine.tune_allocator():
+    raise SystemExit(77)
+held = []
+threads = [threading.Thread(target=lambda: held.append(torch.ones(2**20))) for _ in range(4)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+ctypes.CDLL(None).malloc_stats()
+"""
+
+
+def test_threads_share_the_memory_that_is_kept():
+    """An arena of a thread's own would be handed back whenever it is empty."""
+    done = subprocess.run([sys.executable, "-c", THREADED], capture_output=True, text=True)
+    if done.returncode == 77:
+        pytest.skip("this C library's allocator is left alone")
+    assert "Arena 0" in done.stderr
+    assert "Arena 1" not in done.stderr
 
 
 # --- compiling changes nothing but rounding
