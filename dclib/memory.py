@@ -12,6 +12,7 @@ from typing import Any
 from . import paper
 from .figures import Picture, new_figure
 from .outcomes import DASH, title
+from .provenance import measured_on
 from .records import parsed
 from .report import pipe_table
 from .results import Store
@@ -138,7 +139,7 @@ def sentence(found: Sequence[Measured]) -> str:
     """Where it was measured."""
     if not found:
         return "Memory and time are not measured yet: `make bench-memory` does it."
-    where = {f"{m.about['machine'] if m.about['device'] == 'cpu' else m.about['device']}" for m in found}
+    where = {measured_on(m.about) for m in found}
     said = f"Memory and time: each method in a process of its own on {' and '.join(sorted(where))}; the whole run is extrapolated."
     untimed = [title(m.dataset) for m in found if not m.timed]
     return said + (f" Not timed yet: {', '.join(untimed)}; `make bench-memory` does it on a quiet machine." if untimed else "")

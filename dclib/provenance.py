@@ -72,3 +72,8 @@ def provenance(started: str, device: str, engine: str) -> dict[str, Any]:
         "versions": versions(),
         **code(),
     }
+
+
+def measured_on(record: dict[str, Any]) -> str:
+    """Where a record was measured: the processor's name, or the GPU's."""
+    return record["machine"] if record["device"] == "cpu" else record["device"]

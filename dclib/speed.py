@@ -13,6 +13,7 @@ from typing import Any
 from .errors import SpecError
 from .figures import Picture, new_figure
 from .outcomes import DASH
+from .provenance import measured_on
 from .records import parsed
 from .report import pipe_table
 from .reproduce import Given, as_list, check, check_names
@@ -45,7 +46,7 @@ class Contest:
     @property
     def place(self) -> str:
         """The processor or the GPU that it was measured on."""
-        return self.about["machine"] if self.about["device"] == "cpu" else self.about["device"]
+        return measured_on(self.about)
 
     def median(self, name: str) -> float:
         """Of a contestant's seconds."""
@@ -223,8 +224,7 @@ def ratios(found: Sequence[Contest]) -> Picture:
 def _legend(figure: Any, places: Sequence[str]) -> None:
     """Name the machines above the panels, where there are several."""
     if len(places) > 1:
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper left", ncols=len(places), frameon=False)
+        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=len(places), frameon=False)
 
 
 def scaling(found: Sequence[Contest]) -> Picture:
