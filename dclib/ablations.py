@@ -28,11 +28,12 @@ def _crossed(name: str, label: str, what: str, option: str, values: tuple) -> di
     )
 
 
+OWN_RATE = "distance=cosine,image_lr=10"  # beyond the paper, which has one rate for all
 DISTANCE = dict(
     name="ablation_distance",
     label="Table T7",
     question="Does it matter how the distance of two gradients is measured?",
-    grid=PLACE | dict.fromkeys(BOTH, SIX) | dict(variant=("distance=euclidean", "distance=cosine", "")),
+    grid=PLACE | dict.fromkeys(BOTH, SIX) | dict(variant=("distance=euclidean", "distance=cosine", "", OWN_RATE)),
     diagonal=True,
     repeats={"cpu": (2, 3)},
 )

@@ -45,7 +45,8 @@ def order_sentence(outcomes: Sequence[Outcome]) -> str:
         cells = [o for o in outcomes if o.place[other] in complete]
         if cells:
             part = "" if complete == across else f" (over {len(complete)} of {len(across)})"
-            theirs = all(o.paper for o in cells) and _order(cells, axis, [o.paper[0] for o in cells])
+            printed = [o for o in cells if all(p.paper for p in cells if p.place[axis] == o.place[axis])]
+            theirs = printed and _order(printed, axis, [o.paper[0] for o in printed])
             ours = _order(cells, axis, [o.mean for o in cells])
             said.append(f"In the mean{part} {SIDES[axis]}: ours {ours}" + (f"; the paper's {theirs}." if theirs else "."))
     return " ".join(said)

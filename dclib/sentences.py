@@ -62,6 +62,8 @@ def _fills(outcomes: Sequence[Outcome]) -> str:
     mine, others = [p for p in places if p in grid], [p for p in places if p in full and p not in grid]
     if mine and {p["dataset"] for p in others} & {p["dataset"] for p in mine}:
         return f"`dclib run {name} --preset cpu` computes {len(mine)} of them, `--preset paper` the others."
+    if len(others) == len(places):
+        return f"`dclib run {name} --preset paper` computes them."
     known = {axis: {g[axis] for g in grid} for axis in ("dataset", "test_network")}
     beyond = sorted({title(p[axis]) for p in places for axis in known if p[axis] not in known[axis]})
     command = f"`dclib run {name} --preset {{}}` computes "

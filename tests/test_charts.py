@@ -97,6 +97,7 @@ def test_what_cpu_does_not_fill_is_told_with_the_preset_that_does():
     text = report.missing_sentence(rows)
     assert "`dclib run coresets --preset cpu` computes them, but for SVHN, " in text
     assert "which `dclib run coresets --preset paper` computes" in text
+    assert report.missing_sentence(rows[1:]).endswith("; `dclib run coresets --preset paper` computes them.")
 
 
 # --- images

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dclib import experiments, paper, sources
+from dclib import ablations, experiments, paper, sources
 
 
 def place(**other):
@@ -46,8 +46,13 @@ def test_sums(table, means, deviations, ordered):
     ("name", "table"), [(name, table) for name, (_, table) in paper.ABLATIONS.items()], ids=list(paper.ABLATIONS)
 )
 def test_every_cell_of_an_ablation_has_its_number(name, table):
-    found = [paper.find(name, cell.place) for cell in experiments.find(name).cells(experiments.PAPER)]
-    assert sorted(found) == sorted(table.values())
+    cells = [cell for cell in experiments.find(name).cells(experiments.PAPER) if cell.variant != ablations.OWN_RATE]
+    assert sorted(paper.find(name, cell.place) for cell in cells) == sorted(table.values())
+
+
+def test_the_paper_has_no_distance_at_a_rate_of_its_own():
+    cells = experiments.find("ablation_distance").cells(experiments.PAPER, variant=[ablations.OWN_RATE])
+    assert {paper.find("ablation_distance", cell.place) for cell in cells} == {None}
 
 
 def test_cost_is_as_printed():
