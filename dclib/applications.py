@@ -1,4 +1,4 @@
-"""The frozen runs of the paper's two applications (Sec. 3.4): continual learning and architecture search; nothing imports torch.
+"""The frozen runs of the paper's two applications (Sec. 3.2): continual learning and architecture search; nothing imports torch.
 
 `LearnTasks` is one sequence of tasks with a memory (`continual.py` computes it), `TrainCandidate` one architecture trained on a
 small set, or for as short a time on the whole (`nas.py`). As in `spec`, fields at their default stay out of a run's key.

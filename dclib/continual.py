@@ -1,4 +1,4 @@
-"""Continual learning (the paper's Sec. 3.4 and appendix A, Fig. 4): tasks in a row, a small memory, and what is kept of them.
+"""Continual learning (the paper's Sec. 3.2 and appendix A, Fig. 4): tasks in a row, a small memory, and what is kept of them.
 
 One network with one output per class learns data sets that share their classes but not their looks. After each task some images
 per class go into a memory: drawn at random, chosen by herding on the network's own features, or condensed beforehand. The next

@@ -1,4 +1,4 @@
-"""The coreset baselines (the paper's Sec. 3.1 and appendix B): real images in place of condensed ones.
+"""The coreset baselines (the paper's Sec. 3.1 and appendix C): real images in place of condensed ones.
 
 `random` draws them; `herding` and `k_center` look at the features that a network trained on the whole set gives them, and
 `forgetting` at how often that training lost them. Each takes what it needs of one class and returns indices into it;

@@ -1,4 +1,4 @@
-"""Architecture search (the paper's Sec. 3.4 and appendix A, Table 4, Fig. F1): many ConvNets, each trained for a moment and ranked.
+"""Architecture search (the paper's Sec. 3.2 and appendix A, Table 4, Fig. F1): many ConvNets, each trained for a moment and ranked.
 
 A candidate is trained on a small set that stands for the whole, or for as many steps on the whole (early stopping), and validated
 on training images held out of everything; how far its rank is that of a training on the whole set, `ranking` tells. The trainings

@@ -1,4 +1,4 @@
-"""Tasks learnt one after the other (the paper's Sec. 3.4, Fig. 4): their plan, the loss that holds on to the old ones, checks.
+"""Tasks learnt one after the other (the paper's Sec. 3.2, Fig. 4): their plan, the loss that holds on to the old ones, checks.
 
 What `continual` stands on and needs no network for.
 """
