@@ -6,7 +6,7 @@ small set, or for as short a time on the whole (`nas.py`). As in `spec`, fields 
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -51,6 +51,11 @@ class Rehearsal:
         checks.at_least_zero(self, "distillation")
         checks.descent(self)
 
+    @property
+    def unremembered(self) -> "Rehearsal":
+        """The same for every memory, with and without distillation: all that the first task, before which nothing is, knows of."""
+        return replace(self, memory="random", distillation=0.0)
+
 
 @dataclass(frozen=True)
 class LearnTasks:
@@ -84,6 +89,11 @@ class LearnTasks:
     def key(self) -> str:
         """The key of the run."""
         return key(self)
+
+    @property
+    def first_task(self) -> str:
+        """The name of what it shares with runs of other memories, with and without distillation: the first task, learnt."""
+        return "first-" + replace(self, hyper=self.hyper.unremembered, condensation=None).key
 
     @property
     def sets(self) -> tuple[MakeSet, ...]:

@@ -28,7 +28,6 @@ def learn_tasks(runner: Any, run: LearnTasks) -> None:
     """Learn the tasks of a run and record what was scored after each; a stopped run goes on from its checkpoint."""
     made = [runner.make_set(s) for s in run.sets] or None
     tasks, started = [sets.load(task, run.image_size, run.channels) for task in run.tasks], now()
-    checkpoint = runner.store.checkpoint_path(runner.preset, run.key)
     what = f"learning {', '.join(run.tasks)} with a memory filled by {run.hyper.memory}, seed {run.seed}"
     total = sum(phase.steps for phase in continual.phases(run.hyper, len(tasks)))
     with Progress(what, total) as progress:
@@ -39,7 +38,8 @@ def learn_tasks(runner: Any, run: LearnTasks) -> None:
             sets=made and [torch.from_numpy(s.images).unflatten(0, (-1, run.hyper.ipc)) for s in made],
             device=str(runner.where),
             engine=runner.engine,
-            checkpoint=checkpoint,
+            checkpoint=runner.store.checkpoint_path(runner.preset, run.key),
+            first=runner.store.checkpoint_path(runner.preset, run.first_task),
             on_step=lambda work: progress.step(f"loss {work.losses[-1]:.2f}"),
             on_resume=lambda work: progress.skip(work.k),
             should_stop=runner.should_stop,

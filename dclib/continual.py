@@ -153,13 +153,13 @@ class Continual(loop.Work):
 
     def _end(self, phase: Phase) -> None:
         if not phase.balanced:
-            self.memory[phase.task] = self._remember(phase.task)
+            self.memory[phase.task] = self.remember(phase.task)
         if phase.balanced or phase.task == 0 or not self.hyper.finetuning:
             for j in range(phase.task + 1):
                 self.found[phase.task, j] = accuracy(self.network, self.tasks[j])
         self.network.train()
 
-    def _remember(self, j: int) -> Float[Tensor, "per_task c h w"]:
+    def remember(self, j: int) -> Float[Tensor, "per_task c h w"]:
         """The images of a task that go into the memory."""
         if self.sets is not None:
             return self.sets[j]
@@ -188,6 +188,7 @@ def learn(
     device: str = "auto",
     engine: str = "auto",
     checkpoint: Path | str | None = None,
+    first: Path | str | None = None,
     on_step: Callable[[Continual], None] = lambda work: None,
     on_resume: Callable[[Continual], None] = lambda work: None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -202,6 +203,8 @@ def learn(
         device: "auto", "cpu", "cuda" or "cuda:1".
         engine: "auto", "eager", "compiled" or "captured", which here is eager.
         checkpoint: a file that keeps the state between steps; found there, the work goes on from it.
+        first: a file that keeps the state after the first task, from where runs with other memories begin; its seconds count in
+            the run that learnt it.
         on_step: called after each step.
         on_resume: called with the state that a checkpoint held.
         should_stop: asked before each step; True saves the state and raises.
@@ -219,8 +222,17 @@ def learn(
     with engines.arithmetic("float32", where):
         work = Continual([task.to(where) for task in tasks], hyper, seed, sets, "eager" if chosen == "captured" else chosen)
         identity = {"run": key(hyper), "data": [task.hash for task in tasks], "seed": seed, "sets": _digest(work.sets)}
-        hooks = dict(on_step=on_step, on_resume=on_resume, should_stop=should_stop)
-        loop.run(work, work.steps, identity, what="steps of learning", checkpoint=checkpoint, **hooks)
+        hooks = dict(what="steps of learning", on_step=on_step, should_stop=should_stop)
+
+        def begin(work: Continual) -> None:
+            if work.k == hyper.iterations:
+                work.seconds, work.memory[0] = 0.0, work.remember(0)
+            on_resume(work)
+
+        if first is not None and not (checkpoint and Path(checkpoint).exists()):
+            shared = {**identity, "run": key(hyper.unremembered), "sets": ""}
+            loop.run(work, hyper.iterations, shared, checkpoint=first, on_resume=begin, keep=True, **hooks)
+        loop.run(work, work.steps, identity, checkpoint=checkpoint, on_resume=on_resume, **hooks)
     return work
 
 

@@ -5,12 +5,12 @@ soon as it is tested. `runner` does one run.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from . import spread as spreading
-from .applications import ApplicationRun, TrainCandidate
+from .applications import ApplicationRun, LearnTasks, TrainCandidate
 from .cluster import check_request, connected
 from .courses import course_of, shared
 from .errors import DclibError, Interrupted, SpecError
@@ -49,8 +49,15 @@ def execute(cells: Sequence[Cell | Case], runner: Runner) -> None:
                 runner.test(*runs)
             if isinstance(runs[0], TrainCandidate):
                 progress.step()
-    for name in {course_of(run) for run in made}:
-        runner.store.remove_checkpoint(runner.preset, name)
+    forget([run for _, runs in ordered for run in runs], runner.store, runner.preset)
+
+
+def forget(runs: Iterable[Run | ApplicationRun], store: Store, preset: str) -> None:
+    """Remove the states that several of these runs, which are done, have shared."""
+    names = {course_of(run.set) for run in runs if isinstance(run, TrainNetworks)}
+    names |= {run.first_task for run in runs if isinstance(run, LearnTasks)}
+    for name in names:
+        store.remove_checkpoint(preset, name)
 
 
 def together(cell: Cell | Case, runs: Sequence[Run | ApplicationRun]) -> list[list[Run | ApplicationRun]]:
@@ -87,6 +94,7 @@ def spread(cells: Sequence[Cell | Case], store: Store, should_stop: Callable[[],
         except Interrupted:
             done = f"{board.done} of {board.total} runs"
             raise Interrupted(f"stopped after {done}; the same command goes on from there") from None
+    forget([run for cell in cells for run in cell.runs()], store, how["preset"])
 
 
 def alone(job: Job, folder: Path, should_stop: Callable[[], bool]) -> Answer:

@@ -276,6 +276,27 @@ def test_stopped_in_the_middle_it_goes_on_to_the_identical_result(tasks, sets, t
     assert same(on, continual.learn(tasks, small(memory=memory), **given | {"checkpoint": None}))
 
 
+@pytest.mark.parametrize("held", [0.0, 1.0])
+@pytest.mark.parametrize("memory", ["random", "herding", "condense"])
+def test_from_another_memorys_first_task_it_ends_as_from_its_own(tasks, sets, tmp_path, memory, held):
+    hyper, given = small(memory=memory, distillation=held), dict(sets=sets if memory == "condense" else None, **CPU)
+    other = small(memory="random" if memory == "herding" else "herding")
+    calls, resumed = iter([False] * 2), []
+    with pytest.raises(Interrupted, match="stopped after 2 of 3 steps"):
+        continual.learn(tasks, other, first=tmp_path / "f", should_stop=lambda: next(calls, True), **CPU)
+    assert same(continual.learn(tasks, other, first=tmp_path / "f", **CPU), continual.learn(tasks, other, **CPU))
+    on = continual.learn(tasks, hyper, first=tmp_path / "f", on_resume=lambda work: resumed.append(work.k), **given)
+    assert resumed == [3]
+    assert same(on, continual.learn(tasks, hyper, **given))
+
+
+def test_a_first_task_learnt_otherwise_is_refused(tasks, tmp_path):
+    continual.learn(tasks, small(), first=tmp_path / "f", **CPU)
+    for changed in (small(lr=0.02), small(batch=9)):
+        with pytest.raises(FileError, match=r"belongs to another run \(its run differ\)"):
+            continual.learn(tasks, changed, first=tmp_path / "f", **CPU)
+
+
 def test_a_checkpoint_of_other_work_is_refused(tasks, sets, tmp_path):
     given = dict(checkpoint=tmp_path / "c", **CPU)
     with pytest.raises(Interrupted):

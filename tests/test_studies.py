@@ -10,6 +10,7 @@ from dclib import application_report as report
 from dclib import experiments, paper, sentences, sets, studied, studies
 from dclib.applications import LearnTasks, Rehearsal, ShortTraining, Space
 from dclib.cli import main
+from dclib.continual import Continual
 from dclib.errors import Interrupted, SpecError
 from dclib.jobs import Board
 from dclib.merge import merge_into
@@ -136,7 +137,7 @@ def test_cpu_needs_the_data_sets_that_are_declared():
 # --- done
 
 
-def test_both_are_computed_recorded_and_not_computed_again(tiny, monkeypatch):
+def test_both_are_computed_recorded_and_not_computed_again(tiny):
     for name in studies.ALL:
         assert compute(cells(name), Store(), "smoke", **CPU) == []
     before = numbers(tiny)
@@ -167,6 +168,13 @@ def test_stopped_in_the_middle_they_go_on_to_the_same_numbers(tiny, tmp_path, na
             execute(cells(name), Runner(Store(), "smoke", should_stop=lambda left=left: next(left, True), **CPU))
     execute(cells(name), Runner(Store(), "smoke", **CPU))
     assert numbers(tiny) == numbers(tmp_path / "whole")
+
+
+def test_the_first_task_is_learnt_once_for_all_memories(tiny, monkeypatch):
+    begun, step = [], Continual.step
+    monkeypatch.setattr(Continual, "step", lambda work: begun.append(work.k) or step(work))
+    execute(cells("continual"), Runner(Store(), "smoke", **CPU))
+    assert (begun.count(0), begun.count(TASKS.hyper.iterations)) == (2, 12)  # of two seeds, of six cases each
 
 
 def test_networks_done_before_a_stop_are_not_trained_again(tiny):
