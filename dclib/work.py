@@ -180,7 +180,8 @@ def _gan(h: GanTraining, channels: int, side: int, classes: int) -> tuple[int, i
 def _(run: LearnTasks) -> int:
     h, (channels, side, classes) = run.hyper, shape_of(run.tasks[0], run.image_size, run.channels)
     passes, later = TRAINING + bool(h.distillation), len(run.tasks) - 1
-    steps = (h.iterations * (TRAINING + later * passes) + h.finetuning * later * passes) * h.batch
+    first = TRAINING * (h == h.unremembered)  # all memories begin from there: it is learnt once
+    steps = (h.iterations * (first + later * passes) + h.finetuning * later * passes) * h.batch
     tests = h.test_images * len(run.tasks) * (len(run.tasks) + 1) // 2
     return (steps + tests) * forward(h.network.resolve("train"), channels, side, classes)
 

@@ -7,6 +7,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from dclib import experiments, gan, networks, studies
+from dclib.applications import LearnTasks, Rehearsal
 from dclib.architectures import FAMILIES, ConvNet, Network
 from dclib.baselines import GanTraining
 from dclib.spec import Condensation, MakeSet, Training, TrainNetworks, WholeTraining
@@ -55,6 +56,20 @@ def test_a_training_counts_its_epochs_and_the_test():
     whole = WholeTraining("digits", TINY, epochs=4)
     assert flop(whole) == 4 * (TRAINING * 1000 + 797) * F
     assert flop(MakeSet("digits", "herding", whole=whole)) == 1000 * F
+
+
+def test_the_first_task_that_all_memories_share_is_counted_once():
+    h = Rehearsal(network=TINY, iterations=100, finetuning=20, batch=8, test_images=50)
+    tests, first = 50 * 3, 100 * TRAINING * 8
+    counts = {}
+    for memory in ("random", "herding"):
+        for held in (0.0, 1.0):
+            hyper = dataclasses.replace(h, memory=memory, distillation=held)
+            counts[memory, held] = flop(LearnTasks(("digits", "digits+turned"), hyper, image_size=28, channels=1)) / F
+    without = (100 + 20) * TRAINING * 8 + tests
+    assert counts["random", 0.0] == first + without
+    assert counts["herding", 0.0] == without
+    assert counts["random", 1.0] == counts["herding", 1.0] == (100 + 20) * (TRAINING + 1) * 8 + tests
 
 
 @pytest.mark.parametrize("preset", experiments.PRESETS.values(), ids=experiments.PRESETS)
