@@ -23,6 +23,7 @@ from .spec import Network, Training, key
 from .unroll import Images, Rates, descend, labels, outer_gradients, seen
 
 PAD = 4  # of the real images' crops, in pixels
+TENTH = 10  # of the iterations, at most, may be skipped
 
 
 class Distiller(loop.Work):
@@ -31,7 +32,7 @@ class Distiller(loop.Work):
     Attributes:
         images: S, normalised (classes, ipc, c, h, w).
         raw: softplus⁻¹ of the rates (N,).
-        losses: L before each update.
+        losses: L before each update; infinite where there was none, because L or its gradient was not finite.
 
     Args:
         dataset: on the device where the work is to run.
@@ -61,17 +62,32 @@ class Distiller(loop.Work):
         return F.softplus(self.raw)
 
     def step(self) -> float:
-        """Do one iteration and return L before its update."""
+        """Do one iteration and return L before its update.
+
+        Now and then a network drawn at random leaves the finite numbers at the learned rates. It says nothing about images or
+        rates: the iteration is skipped and its L infinite.
+        """
         h = self.hyper
         network = _build(h.network, self.images, _first_weights(h, self.seed, self.k))
         x, y = self.real_batch(self.k)
         loss, self.images.grad, self.raw.grad = outer_gradients(network, self.images, self.raw, x, y, h)
+        if not all(torch.isfinite(t.square()).all() for t in (loss, self.images.grad, self.raw.grad)):  # Adam squares them
+            return self._skip()
         for group in self.optimiser.param_groups:
             group["lr"] = h.lr * h.decay ** (self.k // self.per_epoch // h.decay_epochs)
         self.optimiser.step()
-        if not all(torch.isfinite(t).all() for t in (loss, self.images, self.raw)):
-            raise Diverged(f"the loss, the images or the rates became NaN or infinite in iteration {self.k + 1}: lower lr or rate")
         return loss.item()
+
+    def _skip(self) -> float:
+        skipped, done = 1 + self.skipped, self.k + 1
+        if skipped * TENTH > done:
+            raise Diverged(f"the loss or its gradient was NaN or infinite in {skipped} of {done} iterations: lower lr or rate")
+        return math.inf
+
+    @property
+    def skipped(self) -> int:
+        """How many iterations changed nothing."""
+        return self.losses.count(math.inf)
 
     def real_batch(self, k: int) -> tuple[Float[Tensor, "n c h w"], Int[Tensor, " n"]]:
         """Return iteration k's real images, normalised, and their labels: the next part of its epoch's permutation."""
@@ -139,7 +155,7 @@ def distill(
         should_stop: asked before each iteration; True saves the state and raises.
 
     Raises:
-        Diverged: the loss, an image or a rate became NaN or infinite.
+        Diverged: the loss or its gradient was NaN or infinite in more than a tenth of the iterations so far.
         Interrupted: `should_stop` said so; the same call goes on from the checkpoint.
         FileError: the checkpoint is damaged, belongs to another run or cannot be written.
         DataError: the images are too small to be cropped.

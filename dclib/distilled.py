@@ -4,9 +4,11 @@ As `sets` does for condensation; `runner` makes the sets of declared experiments
 """
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from statistics import fmean
 
 import torch
 
@@ -52,14 +54,16 @@ def make(
         )
     made = as_set(work.images, dataset, run)
     about = {"seconds": round(work.seconds, 2), "losses": thinned(work.losses), "engine": "eager", "mode": h.mode}
+    about |= {"skipped": work.skipped} if work.skipped else {}
     order, rates = distill.order(h, dataset.classes), work.rates.detach().float().cpu()
     return dataclasses.replace(made, about=made.about | about, order=order.numpy(), rates=rates.numpy())
 
 
-def thinned(losses: list[float]) -> list[float]:
-    """At most a thousand losses, each the mean over as many iterations."""
+def thinned(losses: list[float]) -> list[float | None]:
+    """At most a thousand losses, each the mean over as many iterations but those skipped; None where all were."""
     each = -(-len(losses) // LOSSES)
-    return [round(sum(losses[i : i + each]) / len(losses[i : i + each]), 4) for i in range(0, len(losses), each)]
+    parts = [[x for x in losses[i : i + each] if x < math.inf] for i in range(0, len(losses), each)]
+    return [round(fmean(part), 4) if part else None for part in parts]
 
 
 def evaluate(

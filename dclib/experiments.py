@@ -184,7 +184,12 @@ DISTILLATION = Experiment(
     "distillation",
     "Tables 3, T10, T11, Fig. F4",
     "Do condensed images train networks better than those of Dataset Distillation, also networks that learned neither?",
-    dict(dataset=("mnist", "cifar10"), ipc=(1, 10), network=(*dd.DD, *dd.LEARNERS, WHOLE), test_network=(*SIX, "AlexCifarNet")),
+    dict(
+        dataset=("mnist", "cifar10"),
+        ipc=(1, 10),
+        network=(RANDOM, *dd.DD, *dd.LEARNERS, WHOLE),
+        test_network=(*SIX, "AlexCifarNet"),
+    ),
     repeats={"cpu": (2, 5)},
     belongs=dd.belongs,
 )

@@ -235,11 +235,11 @@ def _option(name: str, text: str) -> str:
 
 
 def _distillation(dataset: str, ipc: int, network: str, test_network: str) -> Accuracy | None:
-    """Table 3 where the network that learned is trained, and Table T10; it does not say in which way DD's images train others."""
+    """Table 3 where the network that learned is trained, and Table T10, beside DD at its rates: it does not say in which way."""
     own = LEARNER.get(dataset)
     if network == "whole":
         return WHOLE_3.get(dataset) if test_network == own else None
-    column = "ours" if network == own else {"distill": "DD", "distill-plain": "DD"}.get(network)
+    column = {own: "ours", "distill": "DD"}.get(network)
     if test_network == own:
-        return None if network == "distill-plain" else TABLE_3.get((dataset, str(ipc), column))
+        return TABLE_3.get((dataset, str(ipc), column))
     return TABLE_T10.get((column, test_network)) if (dataset, ipc) == ("mnist", 10) else None

@@ -58,7 +58,8 @@ class Runner:
         else:
             made = self._keep(run, self._make(run))
         if run.key not in self.store.records and "started" in made.about:  # new, or its process was killed before this
-            values = {name: made.about[name] for name in ("seconds", "losses", "data_hash", "course") if name in made.about}
+            kept = "seconds", "losses", "skipped", "data_hash", "course"
+            values = {name: made.about[name] for name in kept if name in made.about}
             self.record(run, made.about["started"], made.about["engine"], {**values, "set_hash": made.hash})
         self.store.remove_checkpoint(self.preset, run.key)
         return made

@@ -209,8 +209,37 @@ def test_a_checkpoint_of_another_run_is_refused(made, tmp_path, changes, seed, n
 @pytest.mark.parametrize("rate", [1e6, 1e300])
 def test_a_run_that_diverges_is_told(made, mode, rate):
     hyper = small(rate=rate, network=ConvNet(width=4, depth=1, norm="none", activation="leakyrelu"), mode=mode)
-    with pytest.raises(Diverged, match=r"^the loss, the images or the rates became NaN or infinite in iteration 1: lower lr or"):
+    with pytest.raises(Diverged, match=r"^the loss or its gradient was NaN or infinite in 1 of 1 iterations: lower lr or rate$"):
         distill.distill(made, hyper, **CPU)
+
+
+def unstable(monkeypatch, *iterations):
+    """Let the gradient of these iterations, counted from 0, leave the finite numbers."""
+    whole, calls = distill.outer_gradients, iter(range(100))
+
+    def outer_gradients(*given):
+        loss, d_images, d_rates = whole(*given)
+        return loss, d_images * (1e30 if next(calls) in iterations else 1.0), d_rates  # finite, but not its square
+
+    monkeypatch.setattr(distill, "outer_gradients", outer_gradients)
+
+
+def test_an_iteration_without_a_finite_gradient_changes_nothing(made, monkeypatch):
+    hyper, states = small(epochs=4), []
+    unstable(monkeypatch, 10)
+    keep = lambda work: states.append({name: t.clone() for name, t in work.tensors().items()})  # noqa: E731
+    work = distill.distill(made, hyper, on_step=keep, **CPU)
+    assert work.skipped == 1
+    assert [math.isinf(loss) for loss in work.losses] == [k == 10 for k in range(work.k)]
+    assert all(torch.equal(t, states[9][name]) for name, t in states[10].items())
+    assert not torch.equal(states[11]["images"], states[10]["images"])
+    assert torch.isfinite(work.images).all()
+
+
+def test_a_run_that_skips_more_than_a_tenth_has_diverged(made, monkeypatch):
+    unstable(monkeypatch, 10, 11)
+    with pytest.raises(Diverged, match=r"in 2 of 12 iterations"):
+        distill.distill(made, small(epochs=4), **CPU)
 
 
 # --- after learning

@@ -1,6 +1,7 @@
 """Distilled sets as declared runs: made, kept with their steps and rates, tested by them, and what the tables take from it."""
 
 import dataclasses
+import math
 import warnings
 
 import numpy as np
@@ -87,7 +88,7 @@ def test_stopped_it_goes_on_from_its_checkpoint_to_the_identical_set(runner, tmp
 
 
 def test_losses_are_thinned_to_a_thousand():
-    assert distilled.thinned([1.0, 2.0]) == [1.0, 2.0]
+    assert distilled.thinned([1.0, 2.0, math.inf]) == [1.0, 2.0, None]
     thin = distilled.thinned([float(i) for i in range(2500)])
     assert (len(thin), thin[0], thin[-1]) == (834, 1.0, 2499.0)
 
@@ -176,12 +177,12 @@ def test_table_3_and_table_10_at_the_papers_preset():
     assert len(cells) == len({tuple(c.place.values()) for c in cells})
     three = {(c.dataset, c.ipc, c.network, c.test_network) for c in cells if c.test_network in (dd.learner(c.dataset),)}
     owns = (("mnist", "LeNet"), ("cifar10", "AlexCifarNet"))
-    both = {(dataset, n, made, own) for dataset, own in owns for n in (1, 10) for made in ("distill", own)}
+    both = {(dataset, n, made, own) for dataset, own in owns for n in (1, 10) for made in ("random", "distill", own)}
     both |= {("mnist", 1, "whole", "LeNet"), ("cifar10", 1, "whole", "AlexCifarNet"), ("mnist", 10, "distill-plain", "LeNet")}
     assert three == both
     ten = {(c.network, c.test_network) for c in cells if c.dataset == "mnist" and c.ipc == 10}
-    assert ten == {(m, n) for m in ("distill", "distill-plain", "LeNet") for n in experiments.SIX}
-    assert len(cells) == len(both) + 3 * 5
+    assert ten == {(m, n) for m in ("random", "distill", "distill-plain", "LeNet") for n in experiments.SIX}
+    assert len(cells) == len(both) + 4 * 5
 
 
 def test_hyper_parameters_are_the_papers():
@@ -195,6 +196,19 @@ def test_hyper_parameters_are_the_papers():
     assert str(plain.hyper.network) == "LeNet"
     condensed = DISTILLATION.cells(PAPER, dataset="cifar10", ipc=10, network="AlexCifarNet")[0].runs()[0]
     assert (condensed.hyper.augment, condensed.hyper.epochs) == ("crop+scale+rotate", 1000)
+
+
+def test_networks_are_drawn_as_the_learner_was_at_its_rates():
+    names = "MLP", "VGG11:norm=batch", "AlexNet:init=kaiming", "LeNet"
+    drawn = [dd.at_rates(name, Distillation()).network for name in names]
+    assert [network["init"] for network in drawn] == ["xavier", "xavier", "kaiming", "xavier"]
+    assert (drawn[1]["norm"], drawn[3]) == ("batch", Distillation().network)
+
+
+def test_the_budget_of_two_cores():
+    assert dd.CPU == {"LeNet": (20, 8, 256), "AlexCifarNet": (5, 2, 256)}
+    assert dd.of_cpu("mnist", 10) == dataclasses.replace(Distillation(), epochs=20, decay_epochs=8, batch=256)
+    assert dd.of_cpu("cifar10", 1) == dataclasses.replace(CIFAR10, ipc=1, epochs=5, decay_epochs=2, batch=256)
 
 
 def test_what_is_trained_at_the_rates_is_the_same_run_at_every_preset():

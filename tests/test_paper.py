@@ -93,7 +93,7 @@ def test_find_gives_the_cell_of_the_experiment():
     assert paper.find("distillation", lenet) == (93.9, 0.6)
     assert paper.find("distillation", lenet | {"network": "distill"}) == (79.5, 8.1)
     assert paper.find("distillation", lenet | {"ipc": 1}) == (85.0, 1.6)
-    assert paper.find("distillation", lenet | {"network": "distill-plain", "test_network": "VGG11"}) == (11.4, 2.6)
+    assert paper.find("distillation", lenet | {"network": "distill", "test_network": "VGG11"}) == (11.4, 2.6)
     assert paper.find("distillation", lenet | {"test_network": "ResNet18"}) == (94.5, 0.4)
     alex = place(dataset="cifar10", ipc=10, network="distill", test_network="AlexCifarNet")
     assert paper.find("distillation", alex) == (36.8, 1.2)
