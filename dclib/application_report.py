@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from math import isnan
-from statistics import stdev
 
 from . import paper
 from .outcomes import DASH, title
-from .ranking import Correlation, least_sure
+from .ranking import Correlation, Interval, interval, least_sure
 from .report import numbered_table, pipe_table
 from .sentences import cost_sentence, signed
 from .studied import TOP, Learned, Search, spread
@@ -45,24 +44,33 @@ def _mean(values: Sequence[float]) -> str:
     return f"{mean:.1f}" + (f" ± {std:.1f}" if len(values) > 1 else "")
 
 
-def gains(found: Sequence[Learned], distillation: bool) -> list[float]:
-    """For each seed recorded for both, by how many points condensed images end above herding's."""
-    last = {x.memory: x.ends() for x in found if x.distillation == distillation and x.runs}
-    ours, theirs = last.get("condense", {}), last.get("herding", {})
+def gains(found: Sequence[Learned], distillation: bool, rival: str = "herding", task: int | None = None) -> list[float]:
+    """For each seed recorded for both, by how many points condensed images end above a rival's, on all tasks or on one."""
+    last = {x.memory: x.ends(task) for x in found if x.distillation == distillation and x.runs}
+    ours, theirs = last.get("condense", {}), last.get(rival, {})
     return [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
 
 
 def gain_sentence(found: Sequence[Learned]) -> str:
     """How far condensed images end above herding's, without and with distillation, beside the one number that the paper prints."""
-    said = []
+    said, runs = [], 0
     for held, words in ((False, "Without"), (True, "With")):
         if points := gains(found, held):
-            n, gain = len(points), signed(spread(points)[0])
-            error = f" ± {stdev(points) / n**0.5:.1f} (standard error over {n} runs)" if n > 1 else ""
+            runs = max(runs, len(points))
             same = not held and found[0].tasks[1:] == ("mnist", "usps")  # and SVHN, or its stand-in, before them
-            printed = f"; the paper's: {signed(paper.CONTINUAL_GAIN)}" if same else ""
-            said.append(f"{words} distillation a condensed memory ends {gain}{error} points from herding's{printed}.")
+            printed = f" (the paper's: {signed(paper.CONTINUAL_GAIN)})" if same else ""
+            first = _paired(gains(found, held, task=0))
+            said.append(f"{words} distillation a condensed memory ends {_paired(points)} points from herding's{printed},")
+            said[-1] += f" on {task_name(found[0].tasks[0])} alone {first}."
+    if runs > 1:
+        said.append(f"In brackets intervals of 95 % over {runs} runs, paired by their seeds.")
     return " ".join(said)
+
+
+def _paired(points: Sequence[float]) -> str:
+    """The mean of differences and its interval, if there are several."""
+    mean, *ends = interval(points)
+    return signed(mean) + (f" [{', '.join(map(signed, ends))}]" if len(points) > 1 else "")
 
 
 def budget(found: Sequence[Learned] | Search) -> str:
@@ -87,7 +95,7 @@ def search_table(found: Search) -> str:
         ("test accuracy of the best found", lambda s: _mean(found.performance(s)), "performance", "{:.1f}"),
         (f"ρ with the whole set, the best {TOP}", lambda s: _rho(found, s, TOP), "correlation", "{:+.2f}"),
         ("ρ, all recorded", lambda s: _rho(found, s, 0), "", ""),
-        ("training and testing, min", lambda s: _minutes(found, s), "minutes", "{:.1f}"),
+        ("training and validating, min", lambda s: _minutes(found, s), "minutes", "{:.1f}"),
         ("images kept", lambda s: f"{found.images[s]:,}" if found.images[s] else DASH, "images", "{:,}"),
     ]
     rows = []
@@ -106,12 +114,13 @@ def _rho(found: Search, source: str, count: int) -> str:
     return "+1.00" if source == "whole" else rho_text(found.correlation(source, count))
 
 
-def rho_text(c: Correlation) -> str:
-    """A correlation with its interval."""
-    if isnan(c.rho):
+def rho_text(c: Correlation | Interval) -> str:
+    """A correlation, or a difference of two, with its interval."""
+    value, low, high = c[:3]
+    if isnan(value):
         return DASH
-    interval = "" if isnan(c.low) else f" [{c.low:+.2f}, {c.high:+.2f}]"
-    return f"{c.rho:+.2f}{interval}".replace("-", "−")
+    ends = "" if isnan(low) else f" [{low:+.2f}, {high:+.2f}]"
+    return f"{value:+.2f}{ends}".replace("-", "−")
 
 
 def _minutes(found: Search, source: str) -> str:
@@ -128,6 +137,9 @@ def found_sentence(found: Search) -> str:
         clear = ", ".join(sure) or "no proxy"
         said.append(f"Over all architectures the interval of ρ leaves out zero for {clear}; over {TOP} only a ρ beyond")
         said[-1] += f" ±{least_sure(TOP):.2f} does."
+    if rivals := [s for s in intervals if s != "condense" and "condense" in intervals]:
+        differences = [f"{SOURCE_NAMES[s]} {rho_text(found.advantage(s))}" for s in rivals]
+        said.append(f"By how much ρ of condensed images lies above that of {', '.join(differences)} (paired bootstrap).")
     return " ".join(said)
 
 

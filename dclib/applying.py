@@ -5,7 +5,6 @@ because the sets behind an application are its own work.
 """
 
 import hashlib
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,9 +55,14 @@ def train_candidate(runner: Any, run: TrainCandidate) -> None:
     missing = runner.store.missing(run)
     rest, validation = sets.load_parts(run.dataset, run.held_out, 0, 0)
     images, labels = _pool(runner, run, rest)
-    seeds, started, start = {derive(j, run.key): j for j in missing}, now(), time.perf_counter()
+    seeds, started, times = {derive(j, run.key): j for j in missing}, now(), []
     tests = [validation, rest] if run.tested else [validation]
     found: dict[str, tuple[float, ...]] = {}
+
+    def on_network(seed: int, accuracies: tuple[float, ...], seconds: float) -> None:
+        found[str(seeds[seed])] = accuracies
+        times.append(seconds)
+
     try:
         nas.evaluate(
             run.network,
@@ -68,14 +72,14 @@ def train_candidate(runner: Any, run: TrainCandidate) -> None:
             run.hyper,
             seeds=list(seeds),
             device=str(runner.where),
-            on_network=lambda seed, accuracies: found.update({str(seeds[seed]): accuracies}),
+            on_network=on_network,
             should_stop=runner.should_stop,
         )
     finally:
         if found:
             columns = [{j: round(scores[i], 4) for j, scores in found.items()} for i in range(len(tests))]
             values = dict(zip(("accuracies", "test"), columns, strict=False))
-            about = {"seconds": round(time.perf_counter() - start, 2), "pool": len(labels), "data_hash": rest.hash}
+            about = {"seconds": round(sum(times), 2), "pool": len(labels), "data_hash": rest.hash}
             runner.record(run, started, "captured" if runner.where.type == "cuda" else "eager", {**values, **about})
 
 

@@ -3,8 +3,8 @@
 One network with one output per class learns data sets that share their classes but not their looks. After each task some images
 per class go into a memory: drawn at random, chosen by herding on the network's own features, or condensed beforehand. The next
 task's images are mixed with the memory, and the network is held to what it said before the task (distillation); then it is tuned
-on the memory alone, in which all tasks are equal (balanced fine-tuning). All is one `loop.Work`, from the first step of the first
-task to the last of the last, with test images that no step sees.
+on the memory alone, in which all tasks are equal (balanced fine-tuning), and held to what it said before that. All is one
+`loop.Work`, from the first step of the first task to the last of the last, with test images that no step sees.
 """
 
 import copy
@@ -23,7 +23,7 @@ from .applications import Rehearsal
 from .data import Dataset, generator
 from .errors import Diverged, SpecError
 from .files import array_checksum
-from .spec import derive, key
+from .spec import key
 from .tasks import Phase, check_tasks, distillation, few_tests, phases
 from .train import accuracy
 
@@ -119,11 +119,10 @@ class Continual(loop.Work):
     def _begin(self, phase: Phase) -> None:
         torch._foreach_zero_(self.velocity)
         self.network.train()
-        if not phase.balanced:
-            self.before.load_state_dict(self.network.state_dict())
+        self.before.load_state_dict(self.network.state_dict())
 
     def loss(self, phase: Phase, x: Float[Tensor, "n c h w"], y: Int[Tensor, " n"]) -> Float[Tensor, ""]:
-        """Cross-entropy, and from the second task on the distillation of what the network said before the task."""
+        """Cross-entropy, and from the second task on the distillation of what the network said before the phase."""
         logits = self.forward(x)
         loss = F.cross_entropy(logits, y)
         if phase.task == 0 or not self.hyper.distillation:
@@ -163,12 +162,12 @@ class Continual(loop.Work):
         """The images of a task that go into the memory."""
         if self.sets is not None:
             return self.sets[j]
-        task, how = self.tasks[j], dict(seed=derive(self.seed, "memory", j), network=self.network)
+        task, how = self.tasks[j], dict(seed=self.seed, network=self.network)  # random ones are those that condensing starts from
         chosen = coresets.select(self.hyper.memory, task, self.hyper.ipc, **how).flatten()
         return task.normalise(task.x_train[chosen.to(self.device)])
 
     def tensors(self) -> dict[str, Tensor]:
-        """The network, as it is and as it was before the task, the optimiser's velocity, the memory and what was tested."""
+        """The network, as it is and as it was before the phase, the optimiser's velocity, the memory and what was tested."""
         kept = {f"{name}.{n}": t for name in ("network", "before") for n, t in getattr(self, name).state_dict().items()}
         return kept | {f"velocity.{i}": v for i, v in enumerate(self.velocity)} | {"memory": self.memory, "found": self.found}
 

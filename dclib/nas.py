@@ -6,6 +6,7 @@ of one architecture are one network each on a CPU; on a GPU they go side by side
 that left the finite numbers is no error here: it ranks low.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
@@ -69,10 +70,13 @@ def train_alone(
     """
     network.train()
     parameters = list(network.parameters())
-    velocity = [torch.zeros_like(p) for p in parameters]
+    velocity, lr = [torch.zeros_like(p) for p in parameters], hyper.lr
     for rate, part in zip(hyper.rates, batches(len(images), hyper, seed), strict=True):
         if should_stop():
             raise Interrupted(STOPPED)
+        if rate != lr:  # momentum starts afresh, as in stage T
+            torch._foreach_zero_(velocity)
+            lr = rate
         loss = F.cross_entropy(network(images[part]), labels[part])
         gradients = torch.autograd.grad(loss, parameters)
         engines.descend(parameters, velocity, gradients, rate, hyper.momentum, hyper.weight_decay)
@@ -116,7 +120,7 @@ def evaluate(
     *,
     seeds: Sequence[int],
     device: str = "auto",
-    on_network: Callable[[int, tuple[float, ...]], None] = lambda seed, accuracies: None,
+    on_network: Callable[[int, tuple[float, ...], float], None] = lambda seed, accuracies, seconds: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[tuple[float, ...]]:
     """Train one network of an architecture for each seed and return the accuracies of each in percent.
@@ -129,7 +133,7 @@ def evaluate(
         hyper: the hyper-parameters.
         seeds: one for each network.
         device: "auto", "cpu", "cuda" …
-        on_network: called with each seed and its accuracies.
+        on_network: called with each seed, its accuracies and the seconds that training it and the first test took.
         should_stop: asked before each step.
 
     Raises:
@@ -140,9 +144,12 @@ def evaluate(
     images, labels, tests = images.to(where), labels.to(where), [test.to(where) for test in tests]
     trained = _stacked if where.type == "cuda" else _one_by_one
     with engines.arithmetic("float32", where):
+        start = time.perf_counter()
         for seed, model in trained(network, images, labels, tests[0], hyper, seeds, should_stop):
-            found.append(tuple(accuracy(model, test) for test in tests))
-            on_network(seed, found[-1])
+            first, seconds = accuracy(model, tests[0]), time.perf_counter() - start
+            found.append((first, *(accuracy(model, test) for test in tests[1:])))
+            on_network(seed, found[-1], seconds)
+            start = time.perf_counter()
     return found
 
 

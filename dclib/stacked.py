@@ -87,15 +87,12 @@ def train_together(
     Raises:
         Interrupted: `should_stop` said so.
     """
-    stack, lr = Stack(networks, hyper.precision), None
+    stack = Stack(networks, hyper.precision)
     descent = Descent(stack, hyper, capture)
     draws = [(generator(seed, "shuffle"), generator(seed, "augment")) for seed in seeds]
     for rate in rates:
         if should_stop():
             raise Interrupted(STOPPED)
-        if rate != lr:  # a fresh optimiser
-            torch._foreach_zero_(descent.momenta)
-            lr = rate
         for x, y in _batches(images, labels, hyper, draws):
             descent(rate, x, y)
     return stack
@@ -116,6 +113,8 @@ def _batches(
 class Descent:
     """SGD with momentum for all networks of a stack; a step of each size and rate is prepared, and captured, once.
 
+    Where the rate changes, momentum starts afresh.
+
     Args:
         stack: whose parameters move.
         hyper: momentum and weight decay count.
@@ -126,9 +125,13 @@ class Descent:
         self.stack, self.hyper, self.capture = stack, hyper, capture
         self.momenta = [torch.zeros_like(p) for p in stack.parameters]
         self.steps: dict[tuple[int, float], _Step] = {}
+        self.rate: float | None = None
 
     def __call__(self, rate: float, x: Float[Tensor, "k b c h w"], y: Int[Tensor, "k b"]) -> None:
         """Do one step on each network's own batch."""
+        if rate != self.rate:
+            torch._foreach_zero_(self.momenta)
+            self.rate = rate
         size = y.shape[1], rate
         if size not in self.steps:
             self.steps[size] = _Step(self.stack, self.momenta, self.hyper, rate, x, y, self.capture)

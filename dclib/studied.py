@@ -12,7 +12,7 @@ from typing import Any
 from .applications import ApplicationRun, behind
 from .errors import one_of
 from .experiments import BEST, PRESETS
-from .ranking import Correlation, agreement, best
+from .ranking import Correlation, Interval, advantage, agreement, best
 from .results import Store
 from .studies import CONTINUAL, NAS, SOURCES, Case, Study
 
@@ -41,9 +41,11 @@ class Learned:
     records: tuple[dict[str, Any], ...] = ()
     seeds: tuple[int, ...] = ()
 
-    def ends(self) -> dict[int, float]:
-        """For each run, by its seed, the mean over all tasks after the last stage."""
-        return dict(zip(self.seeds or range(len(self.runs)), self.means(len(self.tasks) - 1), strict=True))
+    def ends(self, task: int | None = None) -> dict[int, float]:
+        """For each run, by its seed, the mean over all tasks after the last stage, or the accuracy on one."""
+        last = len(self.tasks) - 1
+        values = self.means(last) if task is None else self.on_task(last, task)
+        return dict(zip(self.seeds or range(len(self.runs)), values, strict=True))
 
     def means(self, stage: int) -> list[float]:
         """For each run the mean over the tasks learnt up to a stage: what Fig. 4 shows."""
@@ -114,7 +116,7 @@ class Search:
         preset: whose hyper-parameters these are; empty where nothing is recorded.
         validation: for each source, the validation accuracies in percent of the architectures recorded, one for each training.
         test: likewise the test accuracies, of networks trained on the whole set.
-        seconds: for each source what training and testing took, over all its architectures.
+        seconds: for each source what training and validating took, over all its architectures.
         images: for each source how many training images must be kept.
         records: all behind it.
     """
@@ -133,8 +135,9 @@ class Search:
         return {network: fmean(values) for network, values in self.validation[source].items()}
 
     def complete(self, source: str) -> bool:
-        """Whether every architecture is recorded for a source: only then is the best of them known."""
-        return len(self.validation[source]) == len(self.networks)
+        """Whether every architecture is recorded for a source, in equally many trainings: only then is the best of them known."""
+        found = self.validation[source]
+        return len(found) == len(self.networks) and len(set(map(len, found.values()))) == 1
 
     def winner(self, source: str) -> str | None:
         """The architecture with the highest validation accuracy; None unless all are recorded."""
@@ -147,6 +150,10 @@ class Search:
     def correlation(self, source: str, count: int = 0) -> Correlation:
         """ρ between a source and the whole set, over all architectures with both, or the `count` best by the source."""
         return agreement(self.scores(source), self.scores("whole"), count)
+
+    def advantage(self, rival: str) -> Interval:
+        """By how much ρ of condensed images with the whole set lies above a rival's, over the architectures that all have."""
+        return advantage(self.scores("condense"), self.scores(rival), self.scores("whole"))
 
 
 def searched(preset: str = "best", store: Store | None = None, **narrow: Any) -> Search:

@@ -224,14 +224,13 @@ NAS = Study(
             guide_network=TINY,
         ),
         "cpu": SearchPlan(
-            "mnist",
+            "cifar10",
             Space(width=(32, 64), depth=(1, 2, 3), every=7),
             ShortTraining(steps=50),
-            ShortTraining(steps=200),
+            ShortTraining(steps=400),
             hasty(_condensation(10, outer_steps=20, network_epochs=10, real_batch=64)),
-            guide=1,
+            guide=2,
             networks=3,
-            images=10_000,
         ),
         "paper": SearchPlan(
             "cifar10",

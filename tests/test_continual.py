@@ -2,11 +2,12 @@
 
 import dataclasses
 import math
+from itertools import accumulate
 
 import pytest
 import torch
 
-from dclib import continual, loop
+from dclib import condense, continual, loop
 from dclib.applications import LearnTasks, Rehearsal
 from dclib.continual import Continual
 from dclib.data import generator
@@ -98,12 +99,14 @@ def test_the_loss_adds_distillation_from_the_second_task_on(tasks, weight):
         assert work.loss(phase, x, y).item() == pytest.approx((plain + weight * held).item(), rel=1e-5)
 
 
-def test_the_old_network_is_that_before_the_task(tasks):
-    work = learnt(Continual(tasks, small(), 0), 3)
-    before = {n: t.clone() for n, t in work.network.state_dict().items()}
-    learnt(work, 8)  # the second task and its balanced fine-tuning
-    assert all(torch.equal(t, before[n]) for n, t in work.before.state_dict().items())
-    assert any(not torch.equal(t, before[n]) for n, t in work.network.state_dict().items())
+def test_the_old_network_is_that_before_the_phase(tasks):
+    """Before balanced fine-tuning, too, where it knows the new task as well (Castro et al., Sec. 3.3)."""
+    work = Continual(tasks, small(), 0)
+    for end in accumulate(phase.steps for phase in work.plan):
+        before = {n: t.clone() for n, t in work.network.state_dict().items()}
+        learnt(work, end)
+        assert all(torch.equal(t, before[n]) for n, t in work.before.state_dict().items())
+        assert any(not torch.equal(t, before[n]) for n, t in work.network.state_dict().items())
 
 
 def test_one_step_is_sgds(tasks):
@@ -158,6 +161,16 @@ def test_balanced_fine_tuning_has_as_many_images_of_each_class_of_each_task(task
             assert rows(kept) <= rows(x)
             assert {int(y[(x == image).all((1, 2, 3))]) for image in kept[4:]} == {2}
         assert len(rows(x)) == len(x)
+
+
+def test_a_random_memory_holds_the_images_that_condensing_starts_from(tasks):
+    """So that the two differ by the condensing alone."""
+    start = Condensation(ipc=2, network=NETWORK, init="real").resolve()
+    for seed in (0, 5):
+        work = learnt(Continual(tasks, small(), seed))
+        for j, task in enumerate(tasks):
+            begun = condense.initial_images(task, start, seed, torch.float32)
+            assert torch.equal(work.memory[j], begun.flatten(0, 1))
 
 
 @pytest.mark.parametrize("memory", ["random", "herding", "condense"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dclib.ranking import agreement, best, least_sure, spearman
+from dclib.ranking import Interval, advantage, agreement, best, interval, least_sure, spearman
 
 
 def test_rho_by_hand():
@@ -61,3 +61,36 @@ def test_agreement_looks_at_those_in_both_and_at_the_best_by_the_proxy():
 def test_the_least_rho_that_is_sure():
     """At n = 10: atanh 0.68 = 0.829 > 1.96·√(1.2312 / 7) = 0.822, while atanh 0.67 = 0.811 < 1.96·√(1.22445 / 7) = 0.820."""
     assert least_sure(10) == pytest.approx(0.68)
+
+
+def test_an_interval_by_students_t():
+    values = [1.0, 2.0, 4.0]
+    wanted = stats.t.interval(0.95, 2, np.mean(values), stats.sem(values))
+    assert interval(values) == pytest.approx((7 / 3, *wanted))
+    assert interval([1.0])[1:] == (-math.inf, math.inf)
+    assert [Interval(0.0, *ends).verdict for ends in ((1, 2), (-2, -1), (-1, 1), (math.nan, math.nan))] == [
+        "borne out", "refuted", "open", "open",
+    ]  # fmt: skip
+
+
+def noisy(draw, whole, noise):
+    return {name: score + noise * draw.normal() for name, score in whole.items()}
+
+
+@pytest.mark.parametrize("noises", [(0.5, 0.5), (0.3, 2.0)], ids=["alike", "better"])
+def test_the_advantage_of_one_ranking_over_another(noises):
+    """Of rankings that are alike some 95 % have an interval with zero in it; of a much better one nearly none has."""
+    draw, verdicts = np.random.default_rng(0), []
+    for _ in range(20):
+        whole = {str(i): draw.normal() for i in range(40)}
+        one, other = (noisy(draw, whole, noise) for noise in noises)
+        verdicts.append(advantage(one, other, whole).verdict)
+    assert verdicts.count("open" if noises[0] == noises[1] else "borne out") >= 18
+
+
+def test_the_advantage_is_of_the_architectures_that_all_have():
+    whole = {name: float(i) for i, name in enumerate("abcdef")}
+    one, other = whole | {"x": -5.0}, {name: -score for name, score in whole.items()} | {"y": 9.0}
+    assert advantage(one, other, whole) == (2, 2, 2)
+    assert advantage(one, one, whole) == (0, 0, 0)
+    assert math.isnan(advantage({}, other, whole).mean)
