@@ -40,12 +40,13 @@ def work(contestant: str, case: dict) -> None:
     loaded = contest.dataset(10, case["channels"], case["size"], REAL).to(device)
     make = condensing if mode == "condense" else distilling
     with engines.arithmetic("float32", torch.device(device)):
+        base = peak_memory_mb()
         step = make(loaded, case, mode, int(steps))
         step()
         peak = peak_memory_mb()
         held = (held_on_gpu if device == "cuda" else held_on_cpu)(lambda: make(loaded, case, mode, int(steps)))
         seconds = contest.timed(step, case["iterations"], device) if case["iterations"] else []
-    contest.finish({"seconds": seconds, "peak_mb": peak, "allocated_mb": round(held / 2**20, 1)})
+    contest.finish({"seconds": seconds, "base_mb": base, "peak_mb": peak, "allocated_mb": round(held / 2**20, 1)})
 
 
 def held_on_gpu(make) -> int:

@@ -31,11 +31,13 @@ class Cost:
         seconds: of each repetition; none where only memory was measured.
         peak: of the process, in MB.
         own: what an iteration's tensors take at once, in MB.
+        base: the peak before there was anything to iterate, in MB; 0 where it was not measured.
     """
 
     seconds: tuple[float, ...]
     peak: int
     own: float
+    base: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,13 @@ class Measured:
     def curve(self, way: str) -> dict[int, float]:
         """The memory that an iteration's tensors take at once, by the number of steps."""
         return {steps: cost.own for (name, steps), cost in sorted(self.costs.items()) if name == way}
+
+    def line(self, way: str) -> tuple[float, float]:
+        """The straight line through that curve's ends: MB without any step, and MB for each step."""
+        curve = self.curve(way)
+        first, last = min(curve), max(curve)
+        each = (curve[last] - curve[first]) / (last - first)
+        return curve[first] - first * each, each
 
     @property
     def timed(self) -> bool:
@@ -95,7 +104,8 @@ def _measured(record: dict[str, Any]) -> Measured:
     costs = {}
     for name, entry in record["contestants"].items():
         way, _, steps = name.partition("/")
-        costs[way, int(steps)] = Cost(tuple(map(float, entry["seconds"])), int(entry["peak_mb"]), float(entry["allocated_mb"]))
+        numbers = int(entry["peak_mb"]), float(entry["allocated_mb"]), int(entry.get("base_mb", 0))
+        costs[way, int(steps)] = Cost(tuple(map(float, entry["seconds"])), *numbers)
     found = Measured(record["case"]["dataset"], costs, {n: v for n, v in record.items() if n not in ("case", "contestants")})
     _check(found)
     return found
@@ -141,8 +151,18 @@ def sentence(found: Sequence[Measured]) -> str:
         return "Memory and time are not measured yet: `make bench-memory` does it."
     where = {measured_on(m.about) for m in found}
     said = f"Memory and time: each method in a process of its own on {' and '.join(sorted(where))}; the whole run is extrapolated."
+    said += f" {'; '.join(map(_lines, found))}."
+    if bases := [cost.base for m in found for cost in m.costs.values() if cost.base]:
+        said += f" Of each peak some {statistics.median(bases):.0f} MB are the process's own, before there is anything to iterate."
     untimed = [title(m.dataset) for m in found if not m.timed]
     return said + (f" Not timed yet: {', '.join(untimed)}; `make bench-memory` does it on a quiet machine." if untimed else "")
+
+
+def _lines(m: Measured) -> str:
+    """What the tensors of either method take, and how it grows."""
+    (dd, each), (ours, more) = m.line("unrolled"), m.line("condense")
+    name = title(m.dataset)
+    return f"{name}: DD's tensors take {dd:,.0f} MB and {each:.1f} for each step, condensation's {ours:,.0f} and {more:.1f}"
 
 
 def memory_plot(found: Sequence[Measured]) -> Picture:

@@ -1,11 +1,12 @@
 """The claims of the page on Dataset Distillation, on whatever is recorded; written, with margins, before the runs that decide.
 
-A claim is decided where each side rests on at least two sets of three networks, at the same preset; until then its test is skipped
-and says so. DD on CIFAR10 at `cpu`, truncated and of one set, decides nothing; on MNIST it has a fifth of its iterations there, and
-what is decided holds for that.
+A claim is decided where each side rests on at least two sets of three networks, at the same preset, and the paper has numbers for
+both; until then its test is skipped and says so. DD on CIFAR10 at `cpu`, truncated and of one set, decides nothing; on MNIST it has a
+fifth of its iterations there, and condensation an eighth of its outer steps at ten images per class, from real images: what is
+decided holds for that, and a lead over DD counts as the method's only with one over random real images.
 """
 
-from statistics import fmean, pstdev, stdev, variance
+from statistics import fmean, pstdev, variance
 
 import pytest
 
@@ -13,7 +14,7 @@ from dclib import dd, memory
 from dclib.outcomes import Outcome, look_up
 
 MARGIN = 2.0  # standard errors of the difference
-WIDER = 2.0  # times the deviation between condensed sets that DD's is; three sets against two pass by chance one time in three
+WIDER = 2.0  # times the deviation over all networks trained on condensed sets that DD's is; in the paper 13 times
 TIMES = 5.0  # DD's growth in memory over condensation's, from the fewest steps to the most; set after MNIST's first measurement
 
 
@@ -33,11 +34,6 @@ def ahead(first, second):
     return first.mean - second.mean > MARGIN * (error(first) ** 2 + error(second) ** 2) ** 0.5
 
 
-def spread(o):
-    """The sample's standard deviation between sets."""
-    return stdev(map(fmean, o.sets))
-
-
 def pairs(outcomes):
     """Condensation's and DD's outcome for each cell that has both, by the cell."""
     found = {}
@@ -47,8 +43,8 @@ def pairs(outcomes):
     return {
         (*cell, way): (by["condensed"], by[way])
         for cell, by in found.items()
-        for way in dd.DD
-        if "condensed" in by and way in by and enough(by["condensed"], by[way])
+        for way in (*dd.DD, "random")
+        if cell[1] > 1 and "condensed" in by and way in by and enough(by["condensed"], by[way])
     }
 
 
@@ -62,20 +58,24 @@ def recorded(table):
     return pairs(table(look_up("distillation")))
 
 
-def test_condensed_images_train_their_own_network_better():
-    found = recorded(dd.table_3)
+@pytest.mark.parametrize("way", [*dd.DD, "random"])
+def test_condensed_images_train_their_own_network_better(way):
+    """Than DD's, in Table 3; than the real images that they start from, without which it would not be the condensing."""
+    found = {cell: both for cell, both in recorded(dd.table_10).items() if cell[2:] == ("LeNet", way)}
     behind = [cell for cell, both in decided(found, "Table 3").items() if not ahead(*both)]
     assert not behind
 
 
-def test_condensed_images_train_other_networks_better_in_both_ways():
-    found = {cell: both for cell, both in recorded(dd.table_10).items() if cell[2] != "LeNet"}
+@pytest.mark.parametrize("way", dd.DD)
+@pytest.mark.parametrize("network", ["MLP", "ConvNet"])
+def test_condensed_images_train_other_networks_better_in_both_ways(network, way):
+    found = {cell: both for cell, both in recorded(dd.table_10).items() if cell[2:] == (network, way)}
     behind = [cell for cell, both in decided(found, "Table T10").items() if not ahead(*both)]
     assert not behind
 
 
 def test_one_condensed_image_beats_ten_distilled_ones():
-    """The paper's words on MNIST (Sec. 3.1): one condensed image for each class against ten of DD's."""
+    """The paper's words on MNIST (Sec. 3.1): one condensed image for each class against ten of DD's; at `cpu` these are truncated."""
     found = {(o.place["dataset"], o.place["ipc"], o.place["network"]): o for o in dd.table_3(look_up("distillation"))}
     ours, theirs = found["mnist", 1, "condensed"], found["mnist", 10, "distill"]
     if not enough(ours, theirs):
@@ -83,9 +83,10 @@ def test_one_condensed_image_beats_ten_distilled_ones():
     assert ahead(ours, theirs)
 
 
-def test_distilled_sets_vary_more_from_one_to_the_next():
-    found = {cell: both for cell, both in recorded(dd.table_3).items() if cell[1] == 10}
-    assert all(spread(theirs) > WIDER * spread(ours) for ours, theirs in decided(found, "Table 3 at ten images per class").values())
+def test_networks_on_distilled_images_vary_more():
+    """The paper's 8.1 against 0.6 is over all networks trained."""
+    found = {cell: both for cell, both in recorded(dd.table_3).items() if cell[1:] == (10, "LeNet", "distill")}
+    assert all(theirs.std > WIDER * ours.std for ours, theirs in decided(found, "Table 3 at ten images per class").values())
 
 
 def test_memory_grows_with_the_steps_of_distillation_and_not_with_those_of_condensation():
@@ -95,13 +96,8 @@ def test_memory_grows_with_the_steps_of_distillation_and_not_with_those_of_conde
     for m in found:
         memories = list(m.curve("unrolled").values())
         assert memories == sorted(memories)
-        assert growth(m, "unrolled") > TIMES * abs(growth(m, "condense"))
-
-
-def growth(m, way):
-    """MB for each of the network's steps, over the whole curve."""
-    curve = m.curve(way)
-    return (curve[max(curve)] - curve[min(curve)]) / (max(curve) - min(curve))
+        (_, each), (_, ours) = m.line("unrolled"), m.line("condense")
+        assert each > TIMES * abs(ours)
 
 
 # --- the tests can fail
@@ -119,8 +115,8 @@ def test_swapping_the_methods_is_noticed():
     assert not ahead(theirs, ours)
     assert not ahead(ours, ours)
     assert list(pairs([ours, theirs])) == [("mnist", 10, "LeNet", "distill")]
-    assert spread(theirs) > WIDER * spread(ours)
-    assert not spread(ours) > WIDER * spread(theirs)
+    assert theirs.std > WIDER * ours.std
+    assert not ours.std > WIDER * theirs.std
 
 
 def test_too_few_sets_or_networks_decide_nothing():

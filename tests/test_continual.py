@@ -100,7 +100,7 @@ def test_the_loss_adds_distillation_from_the_second_task_on(tasks, weight):
 
 
 def test_the_old_network_is_that_before_the_phase(tasks):
-    """Before balanced fine-tuning, too, where it knows the new task as well (Castro et al., Sec. 3.3)."""
+    """Before balanced fine-tuning, too, where it knows the new task as well."""
     work = Continual(tasks, small(), 0)
     for end in accumulate(phase.steps for phase in work.plan):
         before = {n: t.clone() for n, t in work.network.state_dict().items()}

@@ -38,7 +38,17 @@ def test_what_iterating_takes_and_the_whole_run(written):
     assert found.outer_step == pytest.approx(10 * 0.5 + 9 * (1.5 - 2 * 0.5))
     assert found.minutes("DD") == pytest.approx(3.0 * 23600 / 60)
     assert found.minutes("ours") == pytest.approx(9.5 * 1000 / 60)
-    assert "a machine" in memory.sentence([found])
+    assert found.line("unrolled") == (0, 20)
+    assert found.line("condense") == (400, 0)
+    said = memory.sentence([found])
+    assert "a machine" in said
+    assert "MNIST: DD's tensors take 0 MB and 20.0 for each step, condensation's 400 and 0.0." in said
+    assert "process's own" not in said
+
+
+def test_what_a_process_takes_before_is_told(written):
+    contestants = {name: {**e, "base_mb": 500} for name, e in record()["contestants"].items()}
+    assert "Of each peak some 500 MB are the process's own" in memory.sentence(written(record(contestants=contestants)))
 
 
 def test_the_table_sets_ratios_beside_the_papers(written):
