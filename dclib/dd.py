@@ -104,6 +104,15 @@ def spread_sentence(outcomes: Sequence[Any]) -> str:
     return f"From set to set: {'; '.join(said)}." if said else ""
 
 
+def skipped_sentence(outcomes: Sequence[Any]) -> str:
+    """How many iterations of recorded sets were skipped, because a network left the finite numbers; empty if none were."""
+    counts = {}
+    for o in (o for o in outcomes if o.place["network"] in DD):
+        for r in (r for r in o.records if r["kind"] == "MakeSet" and r.get("skipped")):
+            counts[r["key"]] = f"{r['skipped']} of {o.place['dataset']} at {o.place['ipc']} per class, seed {r['run']['seed']}"
+    return f"Iterations skipped, because a network left the finite numbers: {'; '.join(counts.values())}." if counts else ""
+
+
 def truncated_sentence(outcomes: Sequence[Any]) -> str:
     """Which recorded sets of Dataset Distillation were learned in fewer epochs than the original's; empty if none were."""
     cut = {}

@@ -1,8 +1,8 @@
 """The claims of the page on Dataset Distillation, on whatever is recorded; written, with margins, before the runs that decide.
 
 A claim is decided where each side rests on at least two sets of three networks, at the same preset, and the paper has numbers for
-both; until then its test is skipped and says so. DD on CIFAR10 at `cpu`, truncated and of one set, decides nothing; on MNIST it has a
-fifth of its iterations there, and condensation an eighth of its outer steps at ten images per class, from real images: what is
+both; until then its test is skipped and says so. DD on CIFAR10 at `cpu`, truncated and of one set, decides nothing; on MNIST it has
+a fifth of its iterations there, and condensation an eighth of its outer steps at ten images per class, from real images: what is
 decided holds for that, and a lead over DD counts as the method's only with one over random real images.
 """
 
@@ -75,7 +75,7 @@ def test_condensed_images_train_other_networks_better_in_both_ways(network, way)
 
 
 def test_one_condensed_image_beats_ten_distilled_ones():
-    """The paper's words on MNIST (Sec. 3.1): one condensed image for each class against ten of DD's; at `cpu` these are truncated."""
+    """The paper's words on MNIST (Sec. 3.1): one condensed image for each class against ten of DD's; at `cpu` truncated."""
     found = {(o.place["dataset"], o.place["ipc"], o.place["network"]): o for o in dd.table_3(look_up("distillation"))}
     ours, theirs = found["mnist", 1, "condensed"], found["mnist", 10, "distill"]
     if not enough(ours, theirs):

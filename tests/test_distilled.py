@@ -278,6 +278,14 @@ def test_what_is_truncated_is_said():
     assert dd.truncated_sentence([recorded(1, 400), outcome("mnist", 10, "distill", "LeNet")]) == ""
 
 
+def test_skipped_iterations_are_told_once_for_each_set():
+    made = {"kind": "MakeSet", "key": "k", "run": {"seed": 2}}
+    given = outcome("mnist", 1, "distill", "LeNet", (50.0,))
+    skipped = [dataclasses.replace(given, records=({**made, "skipped": 3}, {"kind": "TrainNetworks"}))] * 2
+    assert dd.skipped_sentence(skipped).endswith("left the finite numbers: 3 of mnist at 1 per class, seed 2.")
+    assert dd.skipped_sentence([dataclasses.replace(given, records=(made,))]) == ""
+
+
 @pytest.mark.slow
 def test_a_preset_computes_all_cells_and_then_nothing(make_dataset, monkeypatch, tmp_path):
     """The declared experiment on made data through the same call as `dclib run`, with two iterations for each set."""
