@@ -13,16 +13,17 @@ from . import spread as spreading
 from .applications import ApplicationRun, LearnTasks, TrainCandidate
 from .cluster import check_request, connected
 from .courses import course_of, shared
-from .errors import DclibError, Interrupted, SpecError
+from .errors import DclibError, Diverged, Interrupted, SpecError
 from .files import check_writable
 from .jobs import Answer, Board, Job, answer
 from .presets import ORS, Cell, Run
 from .progress import Progress
 from .ranks import launched
+from .records import in_words
 from .results import Store
 from .runner import Runner
 from .sets import load
-from .spec import TrainNetworks
+from .spec import TrainNetworks, full
 from .stopping import stopping
 from .studies import Case
 
@@ -34,7 +35,9 @@ def execute(cells: Sequence[Cell | Case], runner: Runner) -> None:
 
     Raises:
         Interrupted: told to stop; what is finished is recorded, what is not goes on next time.
+        Diverged: a run left the finite numbers; all that does not stand on it is done.
     """
+    failed: dict[str, str] = {}
     ordered = [(cell, list(cell.runs())) for cell in sorted(cells, key=lambda cell: cell.cost)]
     made = [run.set for _, runs in ordered for run in runs if isinstance(run, TrainNetworks)]
     runner.courses = shared(made)
@@ -46,10 +49,22 @@ def execute(cells: Sequence[Cell | Case], runner: Runner) -> None:
                 raise Interrupted("stopped between two runs; the same command goes on from there")
             if any(map(runner.store.missing, runs)):
                 runner.store.refresh()  # another process may have done it
-                runner.test(*runs)
+                made = getattr(runs[0], "set", None) or runs[0]
+                try:
+                    if made.key not in failed:
+                        runner.test(*runs)
+                except Diverged as error:
+                    failed[made.key] = f"{in_words(full(made))}: {error}"
             if isinstance(runs[0], TrainCandidate):
                 progress.step()
     forget([run for _, runs in ordered for run in runs], runner.store, runner.preset)
+    _tell(failed)
+
+
+def _tell(failed: dict[str, str]) -> None:
+    """Raise what was said of runs that left the finite numbers, once all others are done."""
+    if failed:
+        raise Diverged(f"{'; '.join(failed.values())}; all that does not stand on it is recorded")
 
 
 def forget(runs: Iterable[Run | ApplicationRun], store: Store, preset: str) -> None:
@@ -76,15 +91,19 @@ def spread(cells: Sequence[Cell | Case], store: Store, should_stop: Callable[[],
         how: the preset, device and engine.
 
     Raises:
-        DclibError: the first that a run raised; told to stop, Interrupted. What is finished is recorded.
+        DclibError: the first that a run raised, but where runs left the finite numbers all others are done first; told to stop,
+            Interrupted. What is finished is recorded.
     """
+    failed: dict[str, str] = {}
     board = Board(cells, store, **how, checkpoints=store.root.resolve() if where["workers"] else None)
     jobs = board.begin()
     with connected(**where) as client, Progress(f"runs on {where['cluster'] or 'worker processes'}", board.total) as progress:
 
         def take(job: Job, got: Answer) -> list[Job]:
             more = board.take(job, got)
-            if got.error:
+            if isinstance(got.error, Diverged):
+                failed[job.run.key] = f"{job.title}: {got.error}"
+            elif got.error:
                 raise got.error
             progress.step(job.title)
             return more
@@ -95,6 +114,7 @@ def spread(cells: Sequence[Cell | Case], store: Store, should_stop: Callable[[],
             done = f"{board.done} of {board.total} runs"
             raise Interrupted(f"stopped after {done}; the same command goes on from there") from None
     forget([run for cell in cells for run in cell.runs()], store, how["preset"])
+    _tell(failed)
 
 
 def alone(job: Job, folder: Path, should_stop: Callable[[], bool]) -> Answer:

@@ -12,7 +12,7 @@ import torch
 from dclib import run, sets, train
 from dclib import runner as doing
 from dclib.data import generator
-from dclib.errors import DclibError, Interrupted, SpecError
+from dclib.errors import DclibError, Diverged, Interrupted, SpecError
 from dclib.experiments import Cell, Preset
 from dclib.results import CondensedSet, Store
 from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, derive, full
@@ -348,6 +348,24 @@ def test_a_set_of_nan_is_neither_kept_nor_recorded(runner):
         runner.make_set(diverging)
     assert runner.store.find_set(diverging.key) is None
     assert reread(runner).records == {}
+
+
+def diverging(cell):
+    """Sets of this preset's first cell leave the finite numbers, those of others do not."""
+    return dataclasses.replace(HYPER, outer_steps=4, image_lr=1e30) if cell.network == "ConvNet" else HYPER
+
+
+@pytest.mark.parametrize("workers", [None, pytest.param(1, marks=pytest.mark.slow)])
+def test_where_a_run_diverges_all_that_does_not_stand_on_it_is_done(workers, dataset, tmp_path, monkeypatch):
+    preset = dataclasses.replace(PRESET, condensation=diverging)
+    cells = [Cell("digits", 1, "ConvNet", network, preset, 1, 1) for network in ("ConvNet:width=4", "MLP")]
+    cells += [Cell("digits", 1, name, "ConvNet:width=4", preset, 1, 1) for name in ("random", "ConvNet:width=4,depth=2")]
+    store = Store(tmp_path)
+    sentence = r"^digits, 1/class, condensed with .*, seed 0: the images became NaN .*; all that does not stand on it is recorded$"
+    with pytest.raises(Diverged, match=sentence) as told:
+        run.compute(cells, store, "smoke", device="cpu", engine="eager", workers=workers)
+    assert str(told.value).count("NaN") == 1
+    assert store.incomplete(cells) == cells[:2]
 
 
 def test_runs_are_not_spread_by_torchrun(tmp_path, monkeypatch):
