@@ -3,7 +3,7 @@
 A claim is decided where each side rests on at least two sets of three networks, at the same preset, and the paper has numbers for
 both; until then its test is skipped and says so. DD on CIFAR10 at `cpu`, truncated and of one set, decides nothing; on MNIST it has
 a fifth of its iterations there, and condensation an eighth of its outer steps at ten images per class, from real images: what is
-decided holds for that, and a lead over DD counts as the method's only with one over random real images.
+decided holds for that, and a lead over DD is the method's only where there is one over random real images, too.
 """
 
 from statistics import fmean, pstdev, variance
@@ -58,12 +58,19 @@ def recorded(table):
     return pairs(table(look_up("distillation")))
 
 
-@pytest.mark.parametrize("way", [*dd.DD, "random"])
+@pytest.mark.parametrize("way", dd.DD)
 def test_condensed_images_train_their_own_network_better(way):
-    """Than DD's, in Table 3; than the real images that they start from, without which it would not be the condensing."""
     found = {cell: both for cell, both in recorded(dd.table_10).items() if cell[2:] == ("LeNet", way)}
     behind = [cell for cell, both in decided(found, "Table 3").items() if not ahead(*both)]
     assert not behind
+
+
+@pytest.mark.parametrize("network", ["MLP", "LeNet"])
+def test_at_two_cores_budget_condensing_adds_nothing_sure_to_the_real_images(network):
+    """FOUND, where a lead was expected: after an eighth of the outer steps ten images per class are hardly ahead of their start."""
+    found = {cell: both for cell, both in recorded(dd.table_10).items() if cell[2:] == (network, "random")}
+    at_cpu = [both for both in found.values() if both[0].preset == "cpu"]
+    assert not any(ahead(*both) for both in decided(at_cpu, "Table T10 at `cpu`"))
 
 
 @pytest.mark.parametrize("way", dd.DD)
