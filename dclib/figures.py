@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -129,7 +130,7 @@ def image_grids(sets: Mapping[str, CondensedSet]) -> Picture:
     for line, row in zip(lines, places, strict=True):
         for place, (name, made) in zip(row, line, strict=False):
             _draw_grid(place, made, 14 if across == 1 else 10)
-            place.suptitle(name, fontsize=14)
+            place.suptitle(name if across == 1 else fill(name, 38), fontsize=14 if across == 1 else 13)
     return Picture(figure, f"images of {', '.join(sets)}")
 
 
