@@ -30,7 +30,7 @@ class Rehearsal:
 
     memory: str = "condense"  # what fills it: images chosen at random, by herding, or condensed
     ipc: int = 10  # images per class of each finished task
-    distillation: float = 1.0  # weight of the loss that holds the network to its outputs before the task; 0: without
+    distillation: float = 1.0  # weight of the loss that holds the network to its outputs before the phase; 0: without
     temperature: float = 2.0  # T, of that loss
     network: Network = field(default_factory=Network)
     iterations: int = 5000  # for each task

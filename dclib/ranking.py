@@ -65,14 +65,9 @@ def _rho(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.asarray((x * y).sum(-1) / np.sqrt((x * x).sum(-1) * (y * y).sum(-1)))
 
 
-def standard_error(rho: float, n: int) -> float:
-    """Return that of z over n points."""
-    return math.sqrt((1 + rho**2 / 2) / (n - 3))
-
-
 def _half(rho: float, n: int, level: float) -> float:
     """Half the interval's width in z."""
-    return NormalDist().inv_cdf((1 + level) / 2) * standard_error(rho, n)
+    return NormalDist().inv_cdf((1 + level) / 2) * math.sqrt((1 + rho**2 / 2) / (n - 3))
 
 
 def least_sure(n: int, level: float = 0.95) -> float:

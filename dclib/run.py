@@ -49,12 +49,12 @@ def execute(cells: Sequence[Cell | Case], runner: Runner) -> None:
                 raise Interrupted("stopped between two runs; the same command goes on from there")
             if any(map(runner.store.missing, runs)):
                 runner.store.refresh()  # another process may have done it
-                made = getattr(runs[0], "set", None) or runs[0]
+                base = getattr(runs[0], "set", None) or runs[0]
                 try:
-                    if made.key not in failed:
+                    if base.key not in failed:
                         runner.test(*runs)
                 except Diverged as error:
-                    failed[made.key] = f"{in_words(full(made))}: {error}"
+                    failed[base.key] = f"{in_words(full(base))}: {error}"
             if isinstance(runs[0], TrainCandidate):
                 progress.step()
     forget([run for _, runs in ordered for run in runs], runner.store, runner.preset)
