@@ -49,7 +49,7 @@ def work(contestant: str, case: dict) -> None:
         counted = name == "flops"
         found = {"seconds": [] if counted else contest.timed(step, case["steps"], device)}
         found |= {"gflop": contest.gflop(step)} if counted else {}
-    contest.finish(found)
+    contest.finish(found, device)
 
 
 def contestants(options: argparse.Namespace) -> list[str]:

@@ -40,10 +40,10 @@ def work(contestant: str, case: dict) -> None:
     loaded = contest.dataset(10, case["channels"], case["size"], REAL).to(device)
     make = condensing if mode == "condense" else distilling
     with engines.arithmetic("float32", torch.device(device)):
-        base = peak_memory_mb()
+        base = peak_memory_mb(device)
         step = make(loaded, case, mode, int(steps))
         step()
-        peak = peak_memory_mb()
+        peak = peak_memory_mb(device)
         held = (held_on_gpu if device == "cuda" else held_on_cpu)(lambda: make(loaded, case, mode, int(steps)))
         seconds = contest.timed(step, case["iterations"], device) if case["iterations"] else []
     contest.finish({"seconds": seconds, "base_mb": base, "peak_mb": peak, "allocated_mb": round(held / 2**20, 1)})
@@ -106,8 +106,7 @@ def condensing(loaded, case: dict, mode: str, steps: int):
 
     loops = dict(inner_steps=2 if steps else 1, network_epochs=max(1, steps), outer_steps=1000)
     hyper = Condensation(IPC, Network.parse(case["network"]), real_batch=REAL, **loops).resolve()
-    engine = "captured" if case["device"] == "cuda" else "eager"
-    return Condenser(loaded, hyper, 0, engine).step
+    return Condenser(loaded, hyper, 0, "eager").step
 
 
 def main() -> None:

@@ -72,7 +72,10 @@ def work(contestant: str, case: dict) -> None:
 
 def main() -> None:
     """Take every piece in turn, record it and print a table."""
-    options = contest.parser(__doc__, rounds=1).parse_args()
+    parser = contest.parser(__doc__, rounds=1)
+    options = parser.parse_args()
+    if options.device != "cpu":
+        parser.error("the pieces are profiled on a CPU: leave --device out")
     if options.contestant:
         work(options.contestant, options.case)
         return

@@ -45,7 +45,7 @@ def work(contestant: str, case: dict) -> None:
             many = lambda: train_together(  # noqa: E731
                 [drawn(s) for s in range(count)], *shared, hyper, schedule(hyper), seeds=list(range(count)), capture=True
             )
-            contest.finish({"seconds": [s / count for s in contest.timed(many, 1, case["device"])]})
+            contest.finish({"seconds": [s / count for s in contest.timed(many, 1, case["device"])]}, case["device"])
             return
         network = drawn(0)
         forward = engines.prepare(network, contestant if contestant == "compiled" else "eager")
@@ -58,7 +58,7 @@ def work(contestant: str, case: dict) -> None:
             else:
                 train(network, x, y, hyper, seed=seed, forward=forward)
             seconds.append(time.perf_counter() - start)
-    contest.finish({"seconds": seconds[1:]})
+    contest.finish({"seconds": seconds[1:]}, case["device"])
 
 
 def main() -> None:

@@ -71,11 +71,11 @@ def peak_gflops(device: str = "cpu") -> float:
     return 2 * len(a) ** 3 / min(timed(lambda: a @ b, 10, device)) / 1e9
 
 
-def finish(found: dict) -> None:
-    """End a contestant's process: print what it found, with its peak memory unless that is among it."""
+def finish(found: dict, device: str = "cpu") -> None:
+    """End a contestant's process: print what it found, with its peak memory on that device unless that is among it."""
     from dclib.provenance import peak_memory_mb
 
-    print(json.dumps({"peak_mb": peak_memory_mb(), **found}))
+    print(json.dumps({"peak_mb": peak_memory_mb(device), **found}))
 
 
 def run(script: str, contestant: str, case: dict) -> dict:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from . import continual, nas, sets
+from . import engine as engines
 from .applications import LearnTasks, TrainCandidate
 from .data import Dataset
 from .progress import Progress
@@ -72,6 +73,7 @@ def train_candidate(runner: Any, run: TrainCandidate) -> None:
             run.hyper,
             seeds=list(seeds),
             device=str(runner.where),
+            engine=runner.engine,
             on_network=on_network,
             should_stop=runner.should_stop,
         )
@@ -80,7 +82,8 @@ def train_candidate(runner: Any, run: TrainCandidate) -> None:
             columns = [{j: round(scores[i], 4) for j, scores in found.items()} for i in range(len(tests))]
             values = dict(zip(("accuracies", "test"), columns, strict=False))
             about = {"seconds": round(sum(times), 2), "pool": len(labels), "data_hash": rest.hash}
-            runner.record(run, started, "captured" if runner.where.type == "cuda" else "eager", {**values, **about})
+            captured = engines.choose(runner.engine, runner.where, 0) == "captured"
+            runner.record(run, started, "captured" if captured else "eager", {**values, **about})
 
 
 def _pool(runner: Any, run: TrainCandidate, rest: Dataset) -> tuple[torch.Tensor, torch.Tensor]:

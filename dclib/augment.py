@@ -56,9 +56,15 @@ def rotate(images: Images, mean: Float[Tensor, "*n c 1 1"], degrees: Int[Tensor,
         grid, weights, inside = (every[at] for every in _every_turn(height, width, *kind))
     else:
         grid, weights, inside = _turns(degrees, height, width, *kind)
-    to_rows, to_columns = _to_coefficients(height, *kind), _to_coefficients(width, *kind)
-    picked = F.grid_sample(to_rows @ images @ to_columns.T, grid, align_corners=True)  # n c 4 h·w
+    picked = F.grid_sample(_coefficients(images), grid, align_corners=True)  # n c 4 h·w
     return torch.where(inside, (picked * weights).sum(2).view_as(images), mean)
+
+
+def _coefficients(images: Images) -> Tensor:
+    """The images as coefficients of cubic splines; on a GPU by products in float64, for in float32 they might be in TF32."""
+    exact = torch.float64 if images.is_cuda else images.dtype
+    to_rows, to_columns = (_to_coefficients(side, exact, images.device) for side in images.shape[2:])
+    return (to_rows @ images.to(exact) @ to_columns.T).to(images.dtype)
 
 
 def _side(images: Images, axis: int) -> Int[Tensor, " side"]:

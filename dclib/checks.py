@@ -4,6 +4,7 @@ from typing import Any
 
 from .errors import SpecError, one_of
 
+LARGEST = 10**9
 AUGMENTATIONS = ("crop", "scale", "rotate", "noise", "flip")
 
 
@@ -12,6 +13,7 @@ def whole(spec: Any, least: int, *names: str) -> None:
     for name in names:
         value = getattr(spec, name)
         require(_is_int(value) and value >= least, f"{name} must be a whole number of at least {least}, not {value!r}")
+        require(value <= LARGEST, f"{name} is at most {LARGEST:,}, not {value:,}")
 
 
 def positive(spec: Any, *names: str) -> None:

@@ -17,6 +17,7 @@ from .checks import usual_augmentation
 from .console import guarded, say, summary, table
 from .errors import Interrupted, SpecError
 from .options import Device, Engine, Network_, Precision, Seed, SetFile, examples, option
+from .provenance import launched
 from .spec import AUGMENTATIONS, DISTANCES, Condensation, MakeSet, Network, Training
 
 app = typer.Typer(
@@ -84,9 +85,9 @@ def condense(
 
 def _condense(run: MakeSet, output: Path, device: str, engine: str, force: bool, watched: dict[str, int]) -> bool:
     """Make the set, with the other processes if `torchrun` has started several; True in the one that speaks for all."""
-    from .files import check_writable
+    from .files import check_output
 
-    check_writable(output)
+    check_output(output)
     if bad := [name for name, steps in watched.items() if steps < 0]:
         raise SpecError(f"{bad[0]} must be a whole number of at least 0, not {watched[bad[0]]}")
     from . import kept, ranks, sets
@@ -171,9 +172,11 @@ def _train(made: Any, hyper: Training, networks: int, **how: Any) -> None:
 def show(file: SetFile, output: Annotated[Path | None, option("a picture  [default: SET.png]", "--output", "-o")] = None) -> None:
     """Draw a set: a row for each class."""
     from .figures import save_grid
+    from .files import check_apart
     from .results import CondensedSet
 
     output = output or file.with_suffix(".png")
+    check_apart(file, output)
     save_grid(CondensedSet.load(file), output)
     print(output)
 
@@ -202,4 +205,10 @@ def data() -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     arguments = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    return guarded(lambda: typer.main.get_command(app)(arguments, prog_name="dclib", standalone_mode=False))
+
+    def command() -> int | None:
+        if launched() > 1 and arguments[0] not in ("condense", "run"):  # `run` has a way of its own, and says so
+            raise SpecError(f"torchrun has started `dclib {arguments[0]}` {launched()} times: it is for one process")
+        return typer.main.get_command(app)(arguments, prog_name="dclib", standalone_mode=False)
+
+    return guarded(command)

@@ -19,6 +19,16 @@ from .files import array_checksum, write_atomic
 TENSORS = {"images": np.float32, "labels": np.int64, "order": np.int64, "rates": np.float32}  # the last two where there are steps
 
 
+def check_drawable(channels: int) -> None:
+    """Refuse images that no picture can show.
+
+    Raises:
+        DataError: they have neither one channel nor three.
+    """
+    if channels not in (1, 3):
+        raise DataError(f"images of {channels} channels cannot be drawn: grey ones have 1, coloured ones 3")
+
+
 @dataclass(frozen=True)
 class CondensedSet:
     """A small labelled set, normalised, with all that is needed to use it elsewhere.

@@ -12,6 +12,7 @@ import typer
 from .errors import DclibError, Interrupted, SpecError, first_line
 
 UsageError = typer.BadParameter.__base__  # typer's versions have it in different places
+NO_MEMORY = "out of memory", "allocate memory", "alloc_failed"  # as PyTorch, the system and CUDA's libraries say it
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -49,7 +50,7 @@ def _explained(error: Exception) -> tuple[str | None, int]:
     if isinstance(error, UsageError):
         command = error.ctx.command_path if error.ctx else "dclib"
         return f"{_usage(error)} (`{command} --help` explains it)", 2
-    if isinstance(error, MemoryError) or "memory" in str(error).lower():
+    if isinstance(error, MemoryError) or any(words in str(error).lower() for words in NO_MEMORY):
         return f"not enough memory ({_said(error)}): choose fewer images, a smaller batch or network, or another device", 1
     return None, 1
 

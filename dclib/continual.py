@@ -221,6 +221,7 @@ def learn(
     with engines.arithmetic("float32", where):
         work = Continual([task.to(where) for task in tasks], hyper, seed, sets, "eager" if chosen == "captured" else chosen)
         identity = {"run": key(hyper), "data": [task.hash for task in tasks], "seed": seed, "sets": _digest(work.sets)}
+        identity["engine"] = work.engine
         hooks = dict(what="steps of learning", on_step=on_step, should_stop=should_stop)
 
         def begin(work: Continual) -> None:

@@ -181,7 +181,7 @@ def load(
         seen = load(view[0], root=root, image_size=image_size, channels=channels, download=download)
         return _view(seen, str(name), VIEWS[view[2]])
     text, folder = str(name), sources.data_root(root)
-    path, known = Path(name).expanduser(), None
+    path, known = sources.as_path(name), None
     if path.suffix == ".npz":
         title, raw = path.stem, read_npz(path)
     elif _is_folder(name, folder):

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .errors import SpecError, one_of
+from .errors import SpecError, first_line, one_of
 
 log = logging.getLogger("dclib")
 
@@ -193,10 +193,16 @@ class Captured:
 
     def _capture(self) -> None:
         kept = [tensor.detach().clone() for tensor in self.state]
-        self._warm_up()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self.result = self.function()
+        with torch.cuda.device(self.state[0].device):  # else the streams would be the first GPU's
+            try:
+                self._warm_up()
+                with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+                    self.result = self.function()
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                raise SpecError(f"a step cannot be captured as a CUDA graph ({first_line(error)}): use engine=eager") from error
         with torch.no_grad():
             for tensor, value in zip(self.state, kept, strict=True):
                 tensor.copy_(value)

@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import one_of
-from .files import write_atomic
+from .condensed import CondensedSet, check_drawable
+from .errors import DataError, one_of
+from .files import PICTURES, write_atomic
 from .outcomes import DASH, Outcome, labels
-from .results import CondensedSet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 WIDTH = 7.2  # inches
-FORMATS = ("png", "jpg", "pdf", "svg")
 HEAT = "viridis"
 
 
@@ -169,7 +168,7 @@ def save_grid(made: CondensedSet, path: Path | str) -> None:
         SpecError: no such format.
         FileError: the place cannot be written.
     """
-    kind = one_of("picture format", Path(path).suffix.removeprefix(".").lower(), FORMATS)
+    kind = one_of("picture format", Path(path).suffix.removeprefix(".").lower(), PICTURES)
     write_atomic(path, image_grid(made).render(str(kind)))
 
 
@@ -194,8 +193,7 @@ def emergence(snapshots: Mapping[int, CondensedSet], losses: Sequence[float]) ->
         losses: of each outer step.
     """
     strips = _strips({f"k = {k}": made for k, made in snapshots.items()})
-    tall = _heights(strips)
-    figure = new_figure(sum(tall) + 2.6)
+    figure = new_figure(sum(tall := _heights(strips)) + 2.6)
     *panels, curve = figure.subplots(len(strips) + 1, 1, height_ratios=[*tall, 2.4])
     _draw_rows(panels, strips)
     curve.plot(range(1, len(losses) + 1), losses, color="C0", linewidth=2)
@@ -225,6 +223,9 @@ def _draw_rows(panels: "Sequence[Axes]", strips: Mapping[str, np.ndarray]) -> No
 
 def _by_class(made: CondensedSet) -> list[np.ndarray]:
     """The pixels of each class."""
+    check_drawable(made.images.shape[1])
+    if bare := set(range(len(made.class_names))) - set(made.labels.tolist()):
+        raise DataError(f"the set has no image of class {made.class_names[min(bare)]}: it cannot be drawn")
     pixels = made.pixels()
     return [pixels[made.labels == c] for c in range(len(made.class_names))]
 

@@ -5,12 +5,15 @@ import json
 import os
 import tempfile
 import zlib
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from .errors import FileError
+
+PICTURES = ("png", "jpg", "pdf", "svg")  # the endings that a picture may have
 
 
 def write_atomic(path: Path | str, content: bytes) -> None:
@@ -54,11 +57,44 @@ def check_writable(path: Path | str) -> None:
         raise _unwritable("write", path, error) from error
 
 
+def check_output(output: Path) -> None:
+    """Refuse, before long work, a place that a set cannot be written to, or that its picture would replace it in.
+
+    Raises:
+        FileError: it cannot be written, or has the name of a picture.
+    """
+    if output.suffix.lower().removeprefix(".") in PICTURES:
+        raise FileError(f"{output} is named as a picture and a set is none: name it {output.with_suffix('.safetensors')}")
+    check_writable(output)
+
+
+def check_apart(file: Path, output: Path) -> None:
+    """Refuse to write over the set that is read.
+
+    Raises:
+        FileError: both are one file.
+    """
+    if output.resolve() == file.resolve():
+        raise FileError(f"{file} is the set itself: name the place to write to with -o")
+
+
 def _make_room(path: Path) -> None:
     """Make the folder of a file to be written; a folder or device in its place is not to be replaced."""
     if path.exists() and not path.is_file():
         raise OSError("it is a folder" if path.is_dir() else "it is no regular file")
     path.parent.mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Let one process at a time work in a folder, which is made if it is not there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def append_line(path: Path | str, line: str) -> None:

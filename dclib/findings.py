@@ -1,7 +1,7 @@
 """What the records of an ablation say: orders and ranks beside the paper's, accuracy by steps, and choices against the default."""
 
 from collections.abc import Sequence
-from statistics import fmean, variance
+from statistics import fmean
 from typing import Any
 
 from . import variants
@@ -87,7 +87,7 @@ def choices_rows(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]
         base = places.get(tuple(_base(o).values()))
         shown = o.shown and base is not None and base is not o and base.shown
         difference = o.mean - base.mean if shown else None
-        error = (_variance(o) + _variance(base)) ** 0.5 if shown else 0.0
+        error = (o.squared_error + base.squared_error) ** 0.5 if shown else 0.0
         same = shown and o.keys == base.keys
         words = [title(o.place["dataset"]), str(o.place["ipc"]), o.place["network"], title(o.place["variant"])]
         spread = f" ± {o.std:.1f}" if o.shown and len(o.accuracies) > 1 else ""
@@ -105,12 +105,6 @@ def _base(outcome: Outcome) -> dict[str, Any]:
     if place["variant"]:
         return place | {"variant": ""}
     return place | {"network": Network.parse(place["network"]).family}
-
-
-def _variance(o: Outcome) -> float:
-    """Of a mean: by the spread of networks or by that of the sets' means, whichever is more."""
-    sets = variance(map(fmean, o.sets)) / len(o.sets) if len(o.sets) > 1 else 0.0
-    return max(o.std**2 / len(o.accuracies), sets)
 
 
 def _steps_done(o: Outcome) -> str:

@@ -120,6 +120,7 @@ def evaluate(
     *,
     seeds: Sequence[int],
     device: str = "auto",
+    engine: str = "auto",
     on_network: Callable[[int, tuple[float, ...], float], None] = lambda seed, accuracies, seconds: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[tuple[float, ...]]:
@@ -133,6 +134,7 @@ def evaluate(
         hyper: the hyper-parameters.
         seeds: one for each network.
         device: "auto", "cpu", "cuda" …
+        engine: as for `train.evaluate`; "captured", or "auto" on a GPU, trains them side by side, any other one by one, uncompiled.
         on_network: called with each seed, its accuracies and the seconds that training it and the first test took.
         should_stop: asked before each step.
 
@@ -142,7 +144,7 @@ def evaluate(
     """
     where, found = engines.resolve_device(device), []
     images, labels, tests = images.to(where), labels.to(where), [test.to(where) for test in tests]
-    trained = _stacked if where.type == "cuda" else _one_by_one
+    trained = _stacked if engines.choose(engine, where, 0) == "captured" else _one_by_one
     with engines.arithmetic("float32", where):
         start = time.perf_counter()
         for seed, model in trained(network, images, labels, tests[0], hyper, seeds, should_stop):

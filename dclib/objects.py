@@ -6,6 +6,7 @@ import numpy as np
 
 from .data import Dataset, assemble
 from .errors import DataError, first_line
+from .folders import COLOUR, GREY
 from .formats import Raw
 from .pixels import convert
 
@@ -53,9 +54,19 @@ def _fitted(image: np.ndarray, side: int, channels: int) -> np.ndarray:
     return convert(image[None], side, channels, "an image")[0].transpose(1, 2, 0)
 
 
+def _plain(image: Any) -> Any:
+    """A PIL image as grey or RGB, whatever its mode; anything else as it is."""
+    mode = getattr(image, "mode", None)
+    if mode in GREY:
+        return image.convert("L")
+    if mode in COLOUR:
+        return (image.convert("RGBA") if mode == "P" else image).convert("RGB")  # a palette may hold transparent colours
+    return image
+
+
 def _pixels(image: Any) -> np.ndarray:
     """One image as uint8 (H, W, C)."""
-    array = np.asarray(image)
+    array = np.asarray(_plain(image))
     if hasattr(image, "dim"):  # a tensor: channels first
         array = array[None] if array.ndim == 2 else array
         array = array.transpose(1, 2, 0)

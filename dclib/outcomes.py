@@ -100,7 +100,8 @@ class Outcome:
         """
         if not self.sets:
             return None
-        networks = max(self.std, self.paper[1] if self.paper else 0.0) ** 2 / len(self.accuracies)
+        n, theirs = len(self.accuracies), self.paper[1] if self.paper else 0.0
+        networks = max(self.std**2 / max(1, n - 1), theirs**2 / n)
         return max(networks, variance(map(fmean, self.sets)) / len(self.sets) if len(self.sets) > 1 else 0.0)
 
     @property

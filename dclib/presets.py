@@ -99,7 +99,7 @@ def cpu_training(cell: Cell) -> Training:
 
 def cpu_whole(cell: Cell, seed: int) -> WholeTraining:
     """A few epochs, augmented only where the network would learn the images by heart in them."""
-    augment = WHOLE_AUGMENT[cell.dataset] if cell.dataset.startswith("cifar") else "none"
+    augment = WHOLE_AUGMENT[cell.dataset] if cell.dataset in ("cifar10", "cifar100") else "none"
     return whole_training(cell, seed, CPU_WHOLE.get(cell.dataset, 8), augment)
 
 

@@ -31,7 +31,8 @@ class Progress:
         if self.bar is not None:
             self.bar.close()
         elif kind is None and self.first < self.total:
-            self._line(f"{self.total} of {self.total} in {clock(time.monotonic() - self.start)}")
+            early = ", stopped early" if self.done < self.total else ""
+            self._line(f"{self.done} of {self.total} in {clock(time.monotonic() - self.start)}{early}")
 
     def skip(self, done: int) -> None:
         """Count `done` steps as done earlier, so that the forecast leaves them out."""

@@ -48,8 +48,18 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), "torch": version("torch"), "dclib": version("dclib")}
 
 
-def peak_memory_mb() -> int:
-    """The most resident memory that this process has had, in MB."""
+def launched() -> int:
+    """How many processes `torchrun` has started for the same work; 1 without it."""
+    given = [os.environ.get(name, "") for name in ("WORLD_SIZE", "RANK", "MASTER_ADDR")]
+    return int(given[0]) if all(given) and given[0].isdecimal() and given[1].isdecimal() else 1
+
+
+def peak_memory_mb(device: str = "cpu") -> int:
+    """The most memory that this process has held, in MB: resident on a CPU; on GPUs what PyTorch has reserved on one."""
+    if device != "cpu":
+        import torch
+
+        return round(max(map(torch.cuda.max_memory_reserved, range(torch.cuda.device_count())), default=0) / 2**20)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak / (2**20 if sys.platform == "darwin" else 2**10))
 
@@ -68,7 +78,7 @@ def provenance(started: str, device: str, engine: str) -> dict[str, Any]:
         "machine": processor(),
         "engine": engine,
         "world_size": 1,
-        "peak_memory_mb": peak_memory_mb(),
+        "peak_memory_mb": peak_memory_mb(device),
         "versions": versions(),
         **code(),
     }

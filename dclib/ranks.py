@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from .errors import SpecError
+from .provenance import launched
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,6 @@ class Ranks:
 
 
 ALONE = Ranks()
-
-
-def launched() -> int:
-    """How many processes `torchrun` has started; 1 without it."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 @contextmanager

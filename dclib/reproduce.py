@@ -8,7 +8,6 @@ papermill only warns of a parameter that no cell declares; here every name and e
 import inspect
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from . import experiments, studied, studies
@@ -19,7 +18,7 @@ from .pixels import VIEWS
 from .report import pipe_table
 from .results import Store
 from .sentences import AXIS_NAMES
-from .sources import KNOWN, data_root
+from .sources import KNOWN, as_path, data_root
 from .studied import Learned, Search
 
 PLAIN = (str, int, float, bool, list, tuple, type(None))
@@ -175,7 +174,7 @@ def check_dataset(name: Given) -> None:
     known = [*KNOWN, *sorted(path.stem for path in data_root().glob("*.npz") if path.stem not in KNOWN)]
     if (view := str(name).rpartition("+"))[2] in VIEWS:
         return check_dataset(view[0])
-    path = Path(str(name)).expanduser()
+    path = as_path(str(name))
     if name in known or path.is_dir() or (path.suffix == ".npz" and path.is_file()):
         return None
     try:

@@ -18,7 +18,7 @@ from .files import check_writable
 from .jobs import Answer, Board, Job, answer
 from .presets import ORS, Cell, Run
 from .progress import Progress
-from .ranks import launched
+from .provenance import launched
 from .records import in_words
 from .results import Store
 from .runner import Runner

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .errors import DataError, FileError, one_of
+from .errors import DataError, one_of
 from .options import Device, Engine, Network_, Seed, SetFile, examples, option
 
 SELECT_EXAMPLES = examples(
@@ -35,7 +35,7 @@ def select(
 
     Stopped in any way, even killed, the same command goes on from OUTPUT.checkpoint to the same images.
     """
-    from .files import check_writable
+    from .files import check_output
     from .kept import checkpoint_of, is_there, remove_checkpoint
     from .selecting import select_set, selection
     from .sets import describe, load_of
@@ -44,7 +44,7 @@ def select(
     from .stopping import stopping
 
     run = selection(spelled(dataset), method, ipc, Network.parse(network) if network else None, epochs, seed, image_size)
-    check_writable(output)
+    check_output(output)
     load_of(run)  # before signals are caught, so that Ctrl-C ends a download at once
     there = not force and is_there(run, output)
     if not there:
@@ -67,12 +67,12 @@ def export(
     Images are in data colours, what lies outside of them clamped; the .npz has the exact values as well.
     """
     from . import export as forms
+    from .files import check_apart
     from .results import CondensedSet
 
     one_of("form", to, forms.FORMS)
     output = output or (file.with_suffix(".npz") if to == "npz" else file.with_suffix(""))
-    if output == file:
-        raise FileError(f"{file} is the set itself: name the place to write to with -o")
+    check_apart(file, output)
     made = CondensedSet.load(file)
     tested = _test_images(made, dataset) if (to == "npz" if test is None else test) else None
     (forms.to_npz if to == "npz" else forms.to_png)(made, output, tested)

@@ -187,7 +187,7 @@ def load_for(made: CondensedSet, name: str | data.Dataset = "") -> data.Dataset:
     """Load the data that a set is tested on, or take them, in the size and the normalisation of the set's images.
 
     Raises:
-        DataError: it cannot be loaded, or has not as many classes as the set.
+        DataError: it cannot be loaded, or has not as many classes as the set, or images of another shape.
     """
     height, width = made.images.shape[2:]
     name = name or made.about.get("dataset") or made.dataset
@@ -196,6 +196,10 @@ def load_for(made: CondensedSet, name: str | data.Dataset = "") -> data.Dataset:
     if found.classes != len(made.class_names):
         counts = f"the set has {len(made.class_names)} classes and {found.name} has {found.classes}"
         raise DataError(f"{counts}: name the data that the set was made from")
+    ours, theirs = made.images.shape[1:], tuple(found.x_test.shape[1:])
+    if ours != theirs:
+        shapes = f"the set's images have shape {ours} and those of {found.name} {theirs}"
+        raise DataError(f"{shapes}: name the data that the set was made from")
     return dataclasses.replace(found, mean=made.mean, std=made.std)
 
 

@@ -8,7 +8,7 @@ import os
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .errors import DataError, SpecError, one_of
+from .files import locked
 from .formats import ARRAYS, IDX, Raw, npz_counts, read_digits, read_idx, read_npz, words
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
@@ -97,7 +98,23 @@ def available(root: str | os.PathLike | None = None) -> list[Available]:
 
 def spelled(name: str) -> str:
     """A data set's name as it is; a path in full, so that a set made from it can be tested from any folder."""
-    return name if name in [row.name for row in available()] or not Path(name).exists() else str(Path(name).resolve())
+    path = as_path(name)
+    return name if name in [row.name for row in available()] or not path.exists() else str(path.resolve())
+
+
+def as_path(name: str | os.PathLike) -> Path:
+    """What a data set is called, as a path, in which ~ stands for the home folder.
+
+    Raises:
+        DataError: no file can be called so.
+    """
+    try:
+        path = Path(name).expanduser()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        short = str(name) if len(str(name)) < 60 else f"{str(name)[:60]}…"
+        raise DataError(f"no data set can be called {short!r} ({words(error)}): give a name or a path") from None
+    return path
 
 
 def _available(name: str, root: Path) -> Available:
@@ -163,7 +180,7 @@ def _from_torchvision(name: str, root: Path, present: bool, download: bool) -> R
     """
     known = KNOWN[name]
     try:
-        with _given_up_when_silent(), _no_half_files(known, root):
+        with nullcontext() if present else locked(root), _given_up_when_silent(), _no_half_files(known, root):
             splits = ("test",) if name == "svhn10k" else ("train", "test")
             parts = [_split(known.torchvision, root, split, download) for split in splits]
     except ImportError as error:

@@ -160,7 +160,7 @@ def evaluate_each(
         hyper: the hyper-parameters of stage T.
         seeds: one for each set.
         several: whether to train as if side by side with others; by default, if there are several seeds. A network trained later
-            than its companions is then the same to the last bit.
+            than its companions is then, on a CPU, the same to the last bit.
         device: "auto", "cpu", "cuda" …
         engine: "auto", "eager", "compiled" or "captured".
         on_network: called with each seed, accuracy and the seconds that the network took, or its share of those it took together

@@ -8,6 +8,7 @@ import torch
 from . import train
 from .checkpoint import State
 from .checks import usual_augmentation
+from .condensed import check_drawable
 from .data import Dataset
 from .figures import save_grid
 from .sets import as_set
@@ -31,7 +32,9 @@ def snapshots(run: MakeSet, dataset: Dataset, folder: Path) -> Look:
 
     Raises:
         FileError: the folder cannot be written.
+        DataError: the images are neither grey nor coloured.
     """
+    check_drawable(dataset.x_train.shape[1])
     digits = len(str(run.hyper.outer_steps))
     return lambda state: save_grid(as_set(state.images, dataset, run), folder / f"{state.k:0{digits}d}.png")
 

@@ -20,7 +20,7 @@ from . import lanes, networks
 from .augment import augment
 from .checkpoint import load_tensors, save_tensors
 from .data import Dataset, generator
-from .errors import Diverged, Interrupted
+from .errors import Diverged, FileError, Interrupted
 from .inner import has_batch_norm
 from .matching import total
 from .networks import Classifier
@@ -65,15 +65,17 @@ class Whole:
         tensors |= {name: getattr(self, name) for name in ("right", "learned", "events")}
         save_tensors(path, tensors, {"k": self.step, **{name: getattr(self, name) for name in PROGRESS}}, identity)
 
-    def restore(self, path: Path | str, identity: dict) -> None:
-        """Take over what `save` wrote.
+    def restore(self, path: Path | str, identity: dict, engine: str) -> None:
+        """Take over what `save` wrote; a training that is not done says by which engine.
 
         Raises:
-            FileError: the file is damaged or belongs to another run.
+            FileError: the file is damaged, or belongs to another run or engine.
         """
         names = {"right", "learned", "events", *(f"velocity.{i}" for i in range(len(self.velocity)))}
         names |= {f"network.{name}" for name in self.network.state_dict()}
         tensors, about = load_tensors(path, identity, names, ("k", *PROGRESS))
+        if (begun := about.get("engine", engine)) != engine:
+            raise FileError(f"the checkpoint {path} was begun by engine {begun}: go on with that, or delete it")
         self.network.load_state_dict({n.removeprefix("network."): t for n, t in tensors.items() if n.startswith("network.")})
         for i, velocity in enumerate(self.velocity):
             velocity.copy_(tensors[f"velocity.{i}"])
@@ -140,17 +142,18 @@ def train(
         FileError: the checkpoint is damaged, belongs to another run or cannot be written.
     """
     where, n = engines.resolve_device(device), len(dataset.y_train)
+    chosen = choose(engine, where, run, n)
     total, identity = steps(run, n), {"run": key(run), "data": dataset.hash}
-    trainer = _Trainer(dataset.to(where), run, choose(engine, where, run, n))
+    trainer = _Trainer(dataset.to(where), run, chosen)
     state = trainer.state
     if checkpoint is not None and Path(checkpoint).exists():
-        state.restore(checkpoint, identity)
+        state.restore(checkpoint, identity, chosen)
         on_resume(state)
     done, saved = state.step == total, time.monotonic()
     while state.step < total:
         stop = should_stop()
         if checkpoint is not None and (stop or time.monotonic() - saved > CHECKPOINT_SECONDS):
-            state.save(checkpoint, identity)
+            state.save(checkpoint, {**identity, "engine": chosen})
             saved = time.monotonic()
         if stop:
             raise Interrupted(f"stopped after {state.step} of {total} steps; the same command goes on from there")

@@ -7,8 +7,6 @@ class, from real images: what is decided holds for that, and a lead over DD is t
 images, too.
 """
 
-from statistics import fmean, pstdev, variance
-
 import pytest
 
 from dclib import dd, memory
@@ -24,15 +22,9 @@ def enough(*outcomes):
     return len({o.preset for o in outcomes}) == 1 and all(len(o.sets) >= 2 and min(map(len, o.sets)) >= 3 for o in outcomes)
 
 
-def error(o):
-    """The standard error of a mean: from the spread of networks or of sets, whichever gives more."""
-    networks = pstdev(o.accuracies) ** 2 / len(o.accuracies)
-    return max(networks, variance(map(fmean, o.sets)) / len(o.sets)) ** 0.5
-
-
 def ahead(first, second):
     """Whether the first lies above the second by the margin."""
-    return first.mean - second.mean > MARGIN * (error(first) ** 2 + error(second) ** 2) ** 0.5
+    return first.mean - second.mean > MARGIN * (first.squared_error + second.squared_error) ** 0.5
 
 
 def pairs(outcomes):

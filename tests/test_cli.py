@@ -128,6 +128,9 @@ BAD_REQUESTS = [
     (("condense", "digits", "--network", "ConvNet:depth=6", "-K", "2"), ["28"]),
     (("condense", "digits", "--ipc", "0"), ["ipc", "0"]),
     (("condense", "digits", "--ipc", "-1"), ["ipc", "-1"]),
+    (("condense", "digits", "--ipc", "10000000000"), ["ipc is at most 1,000,000,000", "10,000,000,000"]),
+    (("condense", "~no_such_user/x.npz"), ["no data set can be called '~no_such_user/x.npz'"]),
+    (("condense", "x" * 300), ["no data set can be called 'xxx", "too long"]),
     (("condense", "digits", "-K", "0"), ["outer_steps", "0"]),
     (("condense", "digits", "-T", "-1"), ["inner_steps", "-1"]),
     (("condense", "digits", "--image-lr", "0"), ["image_lr", "0.0"]),
@@ -211,6 +214,34 @@ def test_status_and_show_refuse(call, made):
     refused(call("show", "nowhere"), "nowhere")
     refused(call("show", "set", "-o", "grid.xyz"), "xyz", "png")
     refused(call("show", "set", "-o", "set/grid.png"), "not a folder")
+
+
+def test_a_set_is_never_replaced_by_its_picture_or_its_export(call, made, tmp_path):
+    before = (tmp_path / "set").read_bytes()
+    (tmp_path / "set.png").write_bytes(before)
+    refused(call("show", "set.png"), "set.png is the set itself", "-o")
+    refused(call("export", "set", "--to", "npz", "-o", tmp_path / "set"), "set is the set itself", "-o")
+    assert (tmp_path / "set.png").read_bytes() == (tmp_path / "set").read_bytes() == before
+    for command in ("condense", "select"):
+        refused(call(command, "digits", "-o", "new.PNG"), "new.PNG is named as a picture", "new.safetensors")
+
+
+def test_what_cannot_be_drawn_is_refused(call, made, tmp_path):
+    whole = CondensedSet.load(tmp_path / "set")
+    dataclasses.replace(whole, images=whole.images.repeat(2, axis=1), mean=(0.5,) * 2, std=(0.5,) * 2).save(tmp_path / "two")
+    refused(call("show", "two"), "images of 2 channels cannot be drawn")
+    rest = whole.labels > 0
+    dataclasses.replace(whole, images=whole.images[rest], labels=whole.labels[rest]).save(tmp_path / "bare")
+    refused(call("show", "bare"), "the set has no image of class 0")
+
+
+def test_what_torchrun_started_for_one_process_is_refused(call, monkeypatch):
+    for name, value in {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost"}.items():
+        monkeypatch.setenv(name, value)
+    refused(call("train", "set"), "torchrun has started `dclib train` 2 times")
+    refused(call("run", "method"), "use workers=2 instead")
+    monkeypatch.delenv("RANK")  # as a cluster's scheduler may leave it
+    refused(call("train", "nowhere"), "there is no condensed set nowhere")
 
 
 @pytest.mark.parametrize(
@@ -353,6 +384,9 @@ def test_a_folder_of_images(call, tmp_path):
 def test_a_set_is_tested_with_its_own_normalisation(made):
     changed = dataclasses.replace(made, mean=(0.5,), std=(2.0,))
     assert (sets.load_for(changed).mean, sets.load_for(changed).std) == ((0.5,), (2.0,))
+    coloured = dclib.load("digits", channels=3)
+    with pytest.raises(DataError, match=r"the set's images have shape \(1, 28, 28\) and those of digits \(3, 28, 28\): name"):
+        sets.load_for(changed, coloured)
 
 
 def test_augmentation_is_the_papers_unless_named(call, made, monkeypatch):
@@ -475,6 +509,7 @@ def test_tables_align_numbers_to_the_right():
         (KeyboardInterrupt(), 130, ""),
         (MemoryError(), 1, "not enough memory"),
         (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB\nmore"), 1, "smaller batch"),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), 1, "unexpected RuntimeError (CUDA"),
         (ZeroDivisionError("division by zero\nand more"), 1, "unexpected ZeroDivisionError (division by zero): DCLIB_DEBUG=1"),
         (AssertionError(), 1, "unexpected AssertionError (no message)"),
     ],
@@ -541,6 +576,12 @@ def test_progress_forecasts_without_the_step_that_compiled(monkeypatch, capsys):
         "working: 6 of 10, 40 s left, loss 3.0",
         "working: 10 of 10 in 3 min",
     ]
+
+
+def test_progress_tells_what_was_left_out(capsys):
+    with progress.Progress("working", 10) as bar:
+        bar.step()
+    assert capsys.readouterr().err == "working: 1 of 10 in 0 s, stopped early\n"
 
 
 def test_progress_says_nothing_more_when_the_work_fails(capsys):

@@ -2,9 +2,11 @@
 
 import bz2
 import contextlib
+import fcntl
 import gzip
 import hashlib
 import io
+import os
 import pickle
 import re
 import socket
@@ -596,6 +598,28 @@ def test_a_failed_download_leaves_no_half_file(root, tmp_path, monkeypatch):
     serve(monkeypatch, tmp_path / "server")
     refused("Not Found", "usps.npz", name="usps")
     assert not list(root.iterdir())
+
+
+def test_one_process_at_a_time_downloads(root, tmp_path, monkeypatch):
+    (tmp_path / "server").mkdir()
+    lay_usps(tmp_path / "server", made(size=(16, 16)))
+    serve(monkeypatch, tmp_path / "server")
+    split, tried = sources._split, []
+
+    def watched(*words):
+        folder = os.open(root, os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(folder)
+        tried.append(words)
+        return split(*words)
+
+    monkeypatch.setattr(sources, "_split", watched)
+    load("usps")
+    assert len(tried) == 2
+    monkeypatch.setattr(sources, "locked", lambda root: pytest.fail("what is there needs no lock"))
+    monkeypatch.setattr(sources, "_split", split)
+    load("usps")
 
 
 @pytest.mark.parametrize("package", ["torchvision", "scipy.io"])

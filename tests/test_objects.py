@@ -36,6 +36,19 @@ def test_every_form_of_an_image_gives_the_same_data(pairs):
     assert found["arrays"].x_train.shape == (12, 3, 6, 6)
 
 
+def test_pictures_of_every_mode_are_grey_or_coloured():
+    colours = Image.fromarray(np.arange(3 * 36, dtype=np.uint8).reshape(6, 6, 3))
+    for mode, shape in {"P": (3, 6, 6), "RGBA": (3, 6, 6), "CMYK": (3, 6, 6), "LA": (1, 6, 6), "1": (1, 6, 6)}.items():
+        some = [(colours.convert(mode), i % 2) for i in range(4)]
+        assert from_torchvision(some, some).x_train.shape[1:] == shape
+    palette = [(colours.convert("P"), i % 2) for i in range(4)]
+    plain = [(colours.convert("P").convert("RGB"), i % 2) for i in range(4)]
+    assert from_torchvision(palette, palette).hash == from_torchvision(plain, plain).hash
+    deep = [(Image.new("I;16", (6, 6)), i % 2) for i in range(4)]
+    with pytest.raises(DataError, match="uint16"):
+        from_torchvision(deep, deep)
+
+
 def test_torchvision_names_its_classes(tmp_path, pairs):
     for split in ("train", "test"):
         for i, (x, y) in enumerate(pairs):

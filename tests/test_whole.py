@@ -108,6 +108,16 @@ def test_weights_that_are_no_numbers_are_refused(made):
 # --- checkpoints
 
 
+def test_another_engine_does_not_go_on_from_a_state_but_reads_a_finished_one(made, tmp_path):
+    other, file = {**here, "engine": "compiled"}, tmp_path / "state"
+    with pytest.raises(Interrupted):
+        whole.train(made, RECIPE, **here, checkpoint=file, should_stop=stop_after(2))
+    with pytest.raises(FileError, match="begun by engine eager: go on with that, or delete it"):
+        whole.train(made, RECIPE, **other, checkpoint=file)
+    done = whole.train(made, RECIPE, **here, checkpoint=file)
+    assert same(whole.train(made, RECIPE, **other, checkpoint=file), done)
+
+
 @pytest.mark.parametrize("augment", ["none", "crop+scale+rotate"])
 def test_stopped_anywhere_it_goes_on_to_the_same_end(made, tmp_path, augment):
     recipe, file = dataclasses.replace(RECIPE, augment=augment), tmp_path / "state"
