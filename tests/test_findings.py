@@ -112,8 +112,8 @@ def test_choices_are_set_against_what_they_depart_from():
     _, body = report.choices_rows(rows)
     differences = [row[5] for row in body]
     assert differences == ["—", "−2.5", "−10.5", "−10.0", "—", "—", "the same"]
-    # by networks: std² / n = 0.75 / 4 and 2 / 4; by sets: variance of the means / 2 = 0.25 and 0
-    assert body[1][6] == f"{-2.5 / (0.25 + 2 / 4) ** 0.5:+.1f}".replace("-", "−")
+    # by networks: std² / (n - 1) = 0.75 / 3 and 2 / 3; by sets: variance of the means / 2 = 0.25 and 0
+    assert body[1][6] == f"{-2.5 / (0.25 + 2 / 3) ** 0.5:+.1f}".replace("-", "−")
     assert [row[7] for row in body] == ["2", "—", "—", "—", "—", "—", "—"]
     (panel,) = report.ladder(rows).figure.axes
     assert [bar.lines[0].get_xdata()[0] for bar in panel.containers] == [90.5, 88.0, 80.0, 70.0, 60.0, 90.5]
