@@ -1,0 +1,63 @@
+"""On a GPU, the last where there are several: what is captured there is what the literal loop and the CPU compute."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from dclib import condense, continual, distill, nas, reference, train, whole
+from dclib.applications import Rehearsal, ShortTraining
+from dclib.baselines import Distillation
+from dclib.spec import MLP, Condensation, ConvNet, Training, WholeTraining
+
+pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+LAST = f"cuda:{max(0, torch.cuda.device_count() - 1)}"
+NETWORK = ConvNet(width=4, depth=2)
+
+
+@pytest.mark.parametrize("engine", ["captured", "eager", "compiled"])
+def test_condensation_is_the_literal_algorithm(made, engine):
+    hyper = Condensation(2, NETWORK, outer_steps=3, inner_steps=2, network_epochs=2, real_batch=4, precision="float64").resolve()
+    found = condense.condense(made, hyper, seed=0, device=LAST, engine=engine)
+    assert found.images.device == torch.device(LAST)
+    torch.testing.assert_close(found.images.cpu(), reference.condense(made, hyper), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("augment", ["none", "crop+scale+rotate"])
+def test_networks_trained_together_are_those_trained_alone(made, augment):
+    hyper = Training(NETWORK, epochs=4, augment=augment, precision="float64")
+    x = made.normalise(made.x_train)
+    alone = train.evaluate(x, made.y_train, made, hyper, seeds=[3, 1, 4], device="cpu", engine="eager")
+    for engine in ("captured", "eager"):
+        assert train.evaluate(x, made.y_train, made, hyper, seeds=[3, 1, 4], device=LAST, engine=engine) == alone
+
+
+@pytest.mark.parametrize("engine", ["auto", "eager"])
+def test_candidates_are_those_of_the_cpu(made, engine):
+    x, how = made.normalise(made.x_train), dict(seeds=[5, 6])
+    found = nas.evaluate(NETWORK, x, made.y_train, [made], ShortTraining(steps=4, batch=9), device=LAST, engine=engine, **how)
+    assert found == nas.evaluate(NETWORK, x, made.y_train, [made], ShortTraining(steps=4, batch=9), device="cpu", **how)
+
+
+@pytest.mark.parametrize("memory", ["random", "herding"])
+def test_tasks_are_learnt_as_on_the_cpu(made, memory):
+    tasks = [made, dataclasses.replace(made, name="other", x_train=255 - made.x_train)]
+    hyper = Rehearsal(memory=memory, ipc=2, network=NETWORK, iterations=3, finetuning=2, batch=8, test_images=10)
+    there, here = (continual.learn(tasks, hyper, device=device) for device in (LAST, "cpu"))
+    torch.testing.assert_close(torch.tensor(there.losses), torch.tensor(here.losses), rtol=1e-3, atol=1e-4)
+
+
+def test_the_whole_set_is_learnt_as_on_the_cpu(made):
+    run = WholeTraining(made.name, NETWORK.resolve("train"), epochs=2, batch=8)
+    there, here = (whole.train(made, run, device=device) for device in (LAST, "cpu"))
+    for ours, theirs in zip(there.network.state_dict().values(), here.network.state_dict().values(), strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["unrolled", "reverse"])
+def test_a_set_is_distilled_as_on_the_cpu(made, mode):
+    hyper = Distillation(ipc=2, network=MLP(width=8).resolve("train"), steps=2, batch=10, epochs=1, mode=mode, precision="float64")
+    there, here = distill.Distiller(made.to(torch.device(LAST)), hyper, 0), distill.Distiller(made, hyper, 0)
+    for _ in range(2):
+        assert there.step() == pytest.approx(here.step(), rel=1e-9)
+    torch.testing.assert_close(there.images.cpu(), here.images, rtol=1e-8, atol=1e-8)
