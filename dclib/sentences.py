@@ -7,6 +7,7 @@ from typing import Any
 from . import experiments
 from .outcomes import DASH, Outcome, title, varying
 from .progress import clock
+from .records import machine_of
 
 AXIS_NAMES = {"dataset": "data set", "ipc": "images/class", "network": "condensed with", "test_network": "trained"}
 AXIS_NAMES["variant"] = "variant"
@@ -111,7 +112,7 @@ def _cost(preset: str, outcomes: Sequence[Any]) -> str:
         number = sum(len(r["accuracies"]) for r in found) if kind in ("TrainNetworks", "TrainCandidate") else len(found)
         if found:
             parts.append(f"{_count(number, what)} took {clock(_spent(found))}")
-    machines = dict.fromkeys(r["machine"] if r["device"] == "cpu" else f"{r['device']} ({r['machine']})" for r in records)
+    machines = dict.fromkeys(map(machine_of, records))
     memory = max(r["peak_memory_mb"] for r in records) / 1000
     return (
         f"At preset {preset}, {_listed(parts)} on {' and '.join(machines)}, "
