@@ -43,7 +43,7 @@ def loops(ipc: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Condensation:
-    """The hyper-parameters of Algorithm 1; the defaults are the paper's.
+    """The hyper-parameters of Algorithm 1; the defaults are the paper's, `bn` and both momenta the authors' code's.
 
     `inner_steps` and `network_epochs` left at 0 follow the paper's rule for `ipc` (see `loops`).
     """
