@@ -58,19 +58,20 @@ def missing_sentence(outcomes: Sequence[Outcome]) -> str:
 
 def _fills(outcomes: Sequence[Outcome]) -> str:
     """Which command computes the cells that are not recorded."""
-    name, places = outcomes[0].experiment, [o.place for o in outcomes if not o.sets]
+    name, missing = outcomes[0].experiment, [o.place for o in outcomes if not o.sets]
     grid, full = ([cell.place for cell in experiments.find(name).cells(preset)] for preset in (experiments.CPU, experiments.PAPER))
-    mine, others = [p for p in places if p in grid], [p for p in places if p in full and p not in grid]
-    if mine and {p["dataset"] for p in others} & {p["dataset"] for p in mine}:
-        return f"`dclib run {name} --preset cpu` computes {len(mine)} of them, `--preset paper` the others."
-    if len(others) == len(places):
-        return f"`dclib run {name} --preset paper` computes them."
-    known = {axis: {g[axis] for g in grid} for axis in ("dataset", "test_network")}
-    beyond = sorted({title(p[axis]) for p in places for axis in known if p[axis] not in known[axis]})
-    command = f"`dclib run {name} --preset {{}}` computes "
-    if not beyond or all(any(p[axis] not in known[axis] for axis in known) for p in places):
-        return command.format("cpu") + "them."
-    return command.format("cpu") + f"them, but for {_listed(beyond)}, which " + command.format("paper")[:-1] + "."
+    at_cpu, at_paper = [p for p in missing if p in grid], [p for p in missing if p in full and p not in grid]
+    in_both = {p["dataset"] for p in at_cpu} & {p["dataset"] for p in at_paper}
+    known = {axis: {p[axis] for p in grid} for axis in ("dataset", "test_network")}
+    beyond = [[p[axis] for axis in known if p[axis] not in known[axis]] for p in missing]  # for each, what of it `cpu` has nowhere
+    cpu, paper = (f"`dclib run {name} --preset {preset}` computes" for preset in ("cpu", "paper"))
+    if in_both:
+        return f"{cpu} {len(at_cpu)} of them, `--preset paper` the others."
+    if len(at_paper) == len(missing):
+        return f"{paper} them."
+    if any(beyond) and not all(beyond):
+        return f"{cpu} them, but for {_listed(sorted({title(value) for values in beyond for value in values}))}, which {paper}."
+    return f"{cpu} them."
 
 
 def agreement_sentence(outcomes: Sequence[Outcome]) -> str:
