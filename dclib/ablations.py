@@ -11,8 +11,8 @@ from .variants import steps
 PLACE = dict(dataset=("mnist",), ipc=(1,))
 CONVNET = dict(network=("ConvNet",), test_network=("ConvNet",))
 BOTH = ("network", "test_network")
-SIX = ("MLP", "ConvNet", "LeNet", "AlexNet", "VGG11", "ResNet18")
-FOUR = ("mnist", "fashionmnist", "svhn", "cifar10")
+SIX = ("MLP", "ConvNet", "LeNet", "AlexNet", "VGG11", "ResNet18")  # networks of Tables 2, T7 and T10
+FOUR = ("mnist", "fashionmnist", "svhn", "cifar10")  # data sets of Tables 1 and T8, and of Figs. 3 and F2
 BUDGET = "outer_steps=60,real_batch=32"  # of Tables T2 to T6, and of the precisions, at `cpu`
 
 

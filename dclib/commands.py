@@ -146,19 +146,31 @@ def verify(
     return int(any(one.differs for one in checked) or all(one.left_out for one in checked))
 
 
-def status(preset: Annotated[str, option("only this one: smoke, cpu or paper")] = "", results: Results = None) -> None:
+def status(
+    experiment: Annotated[str, typer.Argument(metavar="[EXPERIMENT]", help="a table or figure: what it asks; left out: all")] = "",
+    preset: Annotated[str, option("only this one: smoke, cpu or paper")] = "",
+    results: Results = None,
+) -> None:
     """Tell how many cells of each table are recorded."""
     from . import experiments, studies
     from .results import Store
 
     presets = [experiments.find_preset(preset)] if preset else list(experiments.PRESETS.values())
-    store, rows = Store(results), []
-    for experiment in (*experiments.ALL.values(), *studies.ALL.values()):
-        grids = [experiment.cells(p) for p in presets]
-        counts = [f"{len(cells) - len(store.incomplete(cells))} of {len(cells)}" for cells in grids]
-        rows.append((experiment.name, experiment.label, *counts))
-    print(table(("experiment", "in the paper", *(p.name for p in presets)), rows))
+    store, every = Store(results), {**experiments.ALL, **studies.ALL}
+    if experiment:
+        asked = every[str(one_of("experiment", experiment, every))]
+        print(f"{asked.label}: {asked.question}")
+        print(table(("preset", "is", "recorded"), [(p.name, p.purpose, _recorded(asked, p, store)) for p in presets]))
+    else:
+        rows = [(e.name, e.label, *(_recorded(e, p, store) for p in presets)) for e in every.values()]
+        print(table(("experiment", "in the paper", *(p.name for p in presets)), rows))
     print(f"records: {store.root}")
+
+
+def _recorded(experiment: Any, preset: Any, store: Any) -> str:
+    """How many of an experiment's cells are recorded at a preset."""
+    cells = experiment.cells(preset)
+    return f"{len(cells) - len(store.incomplete(cells))} of {len(cells)}"
 
 
 def merge(

@@ -42,7 +42,6 @@ class Continual(loop.Work):
 
     Attributes:
         memory: normalised images for each task; zeros where nothing is remembered yet.
-        remembered: of how many tasks there are images in the memory.
         found: test accuracy in percent after each stage (down) on each task (across); NaN on tasks not learnt yet.
 
     Raises:
@@ -85,11 +84,6 @@ class Continual(loop.Work):
     def steps(self) -> int:
         """How many there are in all."""
         return sum(phase.steps for phase in self.plan)
-
-    @property
-    def remembered(self) -> int:
-        """How many tasks have images in the memory: those whose images are learnt."""
-        return self.place(self.k)[0].task + self.place(self.k)[0].balanced if self.k < self.steps else len(self.tasks)
 
     def place(self, k: int) -> tuple[Phase, int]:
         """The phase of step k, and the step's number in it."""

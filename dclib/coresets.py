@@ -12,8 +12,9 @@ from torch import Generator, Tensor
 from .data import Dataset, generator
 from .errors import one_of
 from .networks import Classifier
+from .spec import GUIDED
 
-METHODS = ("random", "herding", "k-center", "forgetting")
+METHODS = ("random", *GUIDED)
 BATCH = 250  # images whose features are taken at a time
 
 Features = Float[Tensor, "n d"]

@@ -85,17 +85,17 @@ class Dataset:
     def _members(self) -> list[Int64[Tensor, " k"]]:
         return [torch.nonzero(self.y_train == c).flatten() for c in range(self.classes)]
 
-    def normalise(self, pixels: UInt8[Tensor, "b c h w"], dtype: torch.dtype = torch.float32) -> Float[Tensor, "b c h w"]:
+    def normalise(self, pixels: UInt8[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
         """Scale pixels to [0, 1], subtract the channel's mean and divide by its standard deviation."""
-        mean, std = self._moments(dtype, pixels.device)
-        return pixels.to(dtype, copy=True).div_(255).sub_(mean).div_(std)
+        mean, std = self._moments(pixels.device)
+        return pixels.float().div_(255).sub_(mean).div_(std)
 
-    def _moments(self, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    def _moments(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation on a device, put there once: a step that is captured must copy nothing from the CPU."""
         kept = self.__dict__.setdefault("_kept_moments", {})
-        if (dtype, device) not in kept:
-            kept[dtype, device] = tuple(torch.tensor(v, dtype=dtype, device=device).view(-1, 1, 1) for v in (self.mean, self.std))
-        return kept[dtype, device]
+        if device not in kept:
+            kept[device] = tuple(torch.tensor(v, dtype=torch.float32, device=device).view(-1, 1, 1) for v in (self.mean, self.std))
+        return kept[device]
 
     @property
     def shape(self) -> dict[str, int | tuple[int, int]]:

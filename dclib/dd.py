@@ -51,12 +51,11 @@ def make_set(dataset: str, ipc: int, seed: int, hyper: Distillation) -> MakeSet:
 def at_rates(test_network: str, hyper: Distillation) -> Training:
     """What is trained at the learned rates: a network whose weights are drawn as the learner's were, for which the rates are.
 
-    A user's own network, and one whose `init` is given, is drawn as it says.
+    One whose `init` is given is drawn as it says.
     """
     network = hyper.network if test_network == hyper.network.family else Network.parse(test_network)
-    if network.family in FAMILIES:
-        network = Network.make(network.family, **{"init": hyper.network["init"], **dict(network.options)})
-    return Training(network=network).resolve()
+    options = {"init": hyper.network["init"], **dict(network.options)}
+    return Training(network=Network.make(network.family, **options)).resolve()
 
 
 def belongs(place: dict[str, Any]) -> bool:

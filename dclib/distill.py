@@ -2,7 +2,7 @@
 
 Learned are images and a rate for each of the N steps in which a network drawn at random is trained on them, so that it ends with
 a low loss on real images; `unroll` has the gradient. `distill` learns them, `replay` trains a network by the same ordered steps,
-which is how the method is tested, and `transfer` trains another network, with the learned rates or without.
+which is how the method is tested.
 """
 
 import math
@@ -15,12 +15,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from . import engine as engines
-from . import loop, networks, train
-from .baselines import WAYS, Distillation
+from . import loop, networks
+from .baselines import Distillation
 from .data import Dataset, generator
-from .errors import DataError, Diverged, one_of
-from .spec import Network, Training, key
-from .unroll import Images, Rates, descend, labels, outer_gradients, seen
+from .errors import DataError, Diverged
+from .spec import Network, key
+from .unroll import Images, Rates, descend, outer_gradients, seen
 
 PAD = 4  # of the real images' crops, in pixels
 TENTH = 10  # of the iterations, at most, may be skipped
@@ -142,7 +142,7 @@ def distill(
     on_resume: Callable[[Distiller], None] = lambda work: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Distiller:
-    """Learn images and rates; the result's `images` and `rates` are what `replay` and `transfer` take.
+    """Learn images and rates; the result's `images` and `rates` are what `replay` takes.
 
     Args:
         dataset: from `data.load`.
@@ -197,35 +197,3 @@ def replay(images: Images, rates: Rates, hyper: Distillation, *, network: Networ
             for p, new in zip(theta, after, strict=True):
                 p.copy_(new)
     return trained
-
-
-def transfer(
-    images: Images,
-    rates: Rates,
-    hyper: Distillation,
-    training: Training,
-    *,
-    way: str,
-    seed: int = 0,
-    should_stop: Callable[[], bool] = lambda: False,
-) -> nn.Module:
-    """Train another network on the images and return it (Table T10); a network that diverges is returned as it is.
-
-    The paper remarks that the rates are tied to the network that they were learned with, and does not say what it does with them.
-
-    Args:
-        images, rates, hyper: as for `replay`.
-        training: the network, and the recipe of stage T.
-        way: "rates": the N ordered steps at the learned rates; "plain": stage T's recipe on all images as one set, without them.
-        seed: of the weights, the same in both ways, and of stage T's draws.
-        should_stop: asked before each epoch of stage T.
-
-    Raises:
-        SpecError: there is no such way.
-        Interrupted: `should_stop` said so.
-    """
-    if one_of("way", way, WAYS) == "rates":
-        return replay(images, rates, hyper, network=training.network, seed=seed)
-    network = _build(training.network, images, generator(seed, "weights").initial_seed())
-    train.train(network, images.flatten(0, 1), labels(images), training, seed=seed, should_stop=should_stop)
-    return network

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import ablations, dd, variants
+from .ablations import FOUR, SIX
 from .errors import SpecError, one_of
 from .presets import AXES, BEST, CPU, GAN, INSTEAD, ORS, PAPER, PRESETS, RANDOM, REAL, SMOKE, WHOLE, Cell, Preset
 from .spec import FAMILIES, GUIDED, Condensation, Network
@@ -20,9 +21,6 @@ __all__ = [
     "ALL", "AXES", "BEST", "CPU", "GAN", "INSTEAD", "ORS", "PAPER", "PRESETS", "RANDOM", "REAL", "SIX", "SMOKE", "WHOLE", "Cell",
     "Experiment", "Preset", "find", "find_preset", "with_yardsticks", "yardstick",
 ]
-
-SIX = ("MLP", "ConvNet", "LeNet", "AlexNet", "VGG11", "ResNet18")
-FOUR = ("mnist", "fashionmnist", "svhn", "cifar10")
 
 
 @dataclass(frozen=True)

@@ -230,10 +230,10 @@ def _by_class(made: CondensedSet) -> list[np.ndarray]:
     return [pixels[made.labels == c] for c in range(len(made.class_names))]
 
 
-def _strip(pixels: np.ndarray, gap: int = 1) -> np.ndarray:
-    """Images side by side, with a white gap."""
-    wide: list[Any] = [(0, 0), (0, 0), (0, gap), *[(0, 0)] * (pixels.ndim - 3)]
-    return np.concatenate(list(np.pad(pixels, wide, constant_values=255)), axis=1)[:, : -gap or None]
+def _strip(pixels: np.ndarray) -> np.ndarray:
+    """Images side by side, with a white line between them."""
+    wide: list[Any] = [(0, 0), (0, 0), (0, 1), *[(0, 0)] * (pixels.ndim - 3)]
+    return np.concatenate(list(np.pad(pixels, wide, constant_values=255)), axis=1)[:, :-1]
 
 
 def _show(panel: "Axes", image: np.ndarray) -> None:

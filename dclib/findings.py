@@ -8,6 +8,7 @@ from . import variants
 from .outcomes import DASH, Outcome, labels, title, varying
 from .sentences import signed
 from .spec import Network
+from .tables import figure
 
 SIDES = {"network": "by what condensed (stage C)", "test_network": "by what was trained (stage T)", "variant": "by distance"}
 
@@ -73,8 +74,7 @@ def steps_rows(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]
     lines: dict[tuple[str, int], dict[int, str]] = {}
     for o in outcomes:
         K, T = loops_of(o)
-        spread = f" ± {o.std:.1f}" if o.shown and len(o.accuracies) > 1 else ""
-        lines.setdefault((title(o.place["dataset"]), T), {})[K] = f"{o.mean:.1f}{spread}" if o.shown else DASH
+        lines.setdefault((title(o.place["dataset"]), T), {})[K] = figure(o, "ours")
     rows = [[name, f"{T}", *(found.get(K, "") for K in columns)] for (name, T), found in lines.items()]
     return ["data set", "T", *(f"K = {K}" for K in columns)], rows
 
@@ -90,9 +90,7 @@ def choices_rows(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]
         error = (o.squared_error + base.squared_error) ** 0.5 if shown else 0.0
         same = shown and o.keys == base.keys
         words = [title(o.place["dataset"]), str(o.place["ipc"]), o.place["network"], title(o.place["variant"])]
-        spread = f" ± {o.std:.1f}" if o.shown and len(o.accuracies) > 1 else ""
-        numbers = [f"{o.mean:.1f}{spread}" if o.shown else DASH]
-        numbers += ["the same" if same else signed(difference) if shown else DASH]
+        numbers = [figure(o, "ours"), "the same" if same else signed(difference) if shown else DASH]
         numbers += [signed(difference / error) if error and not same else DASH, _steps_done(o)]
         rows.append([*words, *numbers, f"{o.preset} {len(o.sets)}, {len(o.accuracies)}" if o.sets else DASH])
     head = ["data set", "images/class", "condensed with", "changed", "accuracy", "difference", "in std. errors", "outer steps"]

@@ -97,6 +97,14 @@ def _sets(run: Doable) -> tuple[MakeSet, ...]:
     return (run.set,) if isinstance(run, TrainNetworks) else behind(run)
 
 
+def needed(run: Doable, store: Store) -> list[MakeSet | Whole]:
+    """What must be done before a run and is not here."""
+    if isinstance(run, MakeSet):
+        return [run.base] if run.base and not store.is_trained(run.base) else []
+    find = {True: store.find_set, False: store.indices}
+    return [made for made in _sets(run) if not find[made.learned](made.key)]
+
+
 def _whole(run: Doable) -> Whole | None:
     """The training on the whole set that a run is, or that a set is chosen with or drawn from."""
     return run if isinstance(run, Whole) else getattr(run, "base", None)
@@ -141,17 +149,10 @@ class Board:
         if run.key in self.noted:
             return
         self.noted.add(run.key)
-        bases = self._bases(run)
+        bases = needed(run, self.store)
         self.waiting.setdefault(bases[0].key if bases else "", []).append((rank, run))
         for base in bases:
             self._note(rank, base)
-
-    def _bases(self, run: Doable) -> list[MakeSet | Whole]:
-        """What must be done before a run and is not here."""
-        if isinstance(run, MakeSet):
-            return [run.base] if run.base and not self.store.is_trained(run.base) else []
-        find = {True: self.store.find_set, False: self.store.indices}
-        return [made for made in _sets(run) if not find[made.learned](made.key)]
 
     def begin(self) -> list[Job]:
         """The jobs that nothing stands before: trainings on the whole set, sets to be made, and runs whose sets are here."""
@@ -177,7 +178,7 @@ class Board:
         """The jobs that stand on the run of that key, which is done, and on nothing that is not; lower ranks first."""
         ready = []
         for rank, run in sorted(self.waiting.pop(key, []), key=lambda ranked: ranked[0]):
-            if others := [base for base in self._bases(run) if base.key != key] if key else []:
+            if others := [base for base in needed(run, self.store) if base.key != key] if key else []:
                 self.waiting.setdefault(others[0].key, []).append((rank, run))
             else:
                 ready.append(self._job(rank, run))

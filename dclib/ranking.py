@@ -16,6 +16,7 @@ from scipy.stats import t as student
 
 LEAST = 4  # points, below which there is no interval
 DRAWS = 2000  # of a bootstrap
+LEVEL = 0.95  # of every interval
 
 
 class Interval(NamedTuple):
@@ -40,21 +41,20 @@ class Correlation(NamedTuple):
     count: int
 
 
-def spearman(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> Correlation:
+def spearman(a: Sequence[float], b: Sequence[float]) -> Correlation:
     """Return Spearman's ρ, with ties at their mean rank, and its interval by Fisher's transformation (Bonett and Wright, 2000).
 
     The transform z = atanh ρ is taken as normal with variance (1 + ρ²/2) / (n - 3).
 
     Args:
         a, b: two values for each point.
-        level: of the interval.
     """
     n, rho = len(a), float(_rho(np.array(a), np.array(b))) if a else math.nan
     if math.isnan(rho):
         return Correlation(rho, math.nan, math.nan, n)
     if n < LEAST or abs(rho) > 1 - 1e-12:  # the interval of a perfect order has no width
         return Correlation(rho, *((math.nan, math.nan) if n < LEAST else (rho, rho)), n)
-    half = _half(rho, n, level)
+    half = _half(rho, n)
     return Correlation(rho, math.tanh(math.atanh(rho) - half), math.tanh(math.atanh(rho) + half), n)
 
 
@@ -65,14 +65,14 @@ def _rho(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.asarray((x * y).sum(-1) / np.sqrt((x * x).sum(-1) * (y * y).sum(-1)))
 
 
-def _half(rho: float, n: int, level: float) -> float:
+def _half(rho: float, n: int) -> float:
     """Half the interval's width in z."""
-    return NormalDist().inv_cdf((1 + level) / 2) * math.sqrt((1 + rho**2 / 2) / (n - 3))
+    return NormalDist().inv_cdf((1 + LEVEL) / 2) * math.sqrt((1 + rho**2 / 2) / (n - 3))
 
 
-def least_sure(n: int, level: float = 0.95) -> float:
+def least_sure(n: int) -> float:
     """Return the least ρ, in hundredths, whose interval over n points leaves out zero."""
-    return next(k / 100 for k in range(1, 100) if math.atanh(k / 100) > _half(k / 100, n, level))
+    return next(k / 100 for k in range(1, 100) if math.atanh(k / 100) > _half(k / 100, n))
 
 
 def best(scores: Mapping[str, float], count: int = 10) -> list[str]:
@@ -80,7 +80,7 @@ def best(scores: Mapping[str, float], count: int = 10) -> list[str]:
     return sorted(scores, key=lambda name: (-scores[name], name))[:count]
 
 
-def advantage(one: Mapping[str, float], other: Mapping[str, float], whole: Mapping[str, float], level: float = 0.95) -> Interval:
+def advantage(one: Mapping[str, float], other: Mapping[str, float], whole: Mapping[str, float]) -> Interval:
     """Return by how much ρ of one proxy with the whole set lies above another's, over the architectures that all three have.
 
     Both proxies rank the same architectures, so that the interval is that of a paired bootstrap: architectures are drawn anew, with
@@ -92,13 +92,13 @@ def advantage(one: Mapping[str, float], other: Mapping[str, float], whole: Mappi
         return Interval(math.nan, math.nan, math.nan)
     drawn = np.random.default_rng(0).integers(len(names), size=(DRAWS, len(names)))
     differences = _rho(a[drawn], c[drawn]) - _rho(b[drawn], c[drawn])
-    return Interval(mean, *map(float, np.nanquantile(differences, [(1 - level) / 2, (1 + level) / 2])))
+    return Interval(mean, *map(float, np.nanquantile(differences, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])))
 
 
-def interval(values: Sequence[float], level: float = 0.95) -> Interval:
+def interval(values: Sequence[float]) -> Interval:
     """Return the mean of values and the interval by Student's t; of a single value it is everything."""
     n, mean = len(values), fmean(values)
-    half = float(student.ppf((1 + level) / 2, n - 1)) * stdev(values) / n**0.5 if n > 1 else math.inf
+    half = float(student.ppf((1 + LEVEL) / 2, n - 1)) * stdev(values) / n**0.5 if n > 1 else math.inf
     return Interval(mean, mean - half, mean + half)
 
 

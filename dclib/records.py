@@ -82,6 +82,12 @@ def plain(record: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name != "preset"}
 
 
+def machine_of(record: dict[str, Any]) -> str:
+    """The machine that a record was measured on, and before it the GPU if one did the work."""
+    device = record.get("device", "cpu")
+    return record["machine"] if device == "cpu" else f"{device} ({record['machine']})"
+
+
 def in_words(run: dict[str, Any]) -> str:
     """A run, spelled out as records spell it, in a few words."""
     if "tasks" in run:

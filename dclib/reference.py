@@ -57,7 +57,7 @@ def condense(dataset: Dataset, hyper: Condensation, seed: int = 0, device: str =
     Networks with batch norm need their statistics set first (see `inner.set_statistics`); this plain loop is for the others.
 
     Raises:
-        SpecError: `init` or `patience` ask for more than the printed algorithm has.
+        SpecError: `init`, `patience` or `precision` ask for more than the printed algorithm has.
     """
     h = hyper.resolve()
     if h.init != "noise" or h.patience:

@@ -22,7 +22,7 @@ from .experiments import BEST
 from .figures import image_grid
 from .files import write_atomic
 from .outcomes import title
-from .records import in_words
+from .records import in_words, machine_of
 from .results import CondensedSet, Store
 
 FOLDER = Path("_build/release")
@@ -107,12 +107,11 @@ class Entry:
         hyper = run.get("distillation") or run.get("gan") or run["hyper"]
         versions = ", ".join(f"{name} {number}" for name, number in sorted(r.get("versions", {}).items()))
         commit = f"commit {r.get('commit', 'unknown')}{', with changes not committed' if r.get('dirty') else ''}"
-        where = r["machine"] if r.get("device", "cpu") == "cpu" else f"{r['device']} ({r['machine']})"
         lines = [
             f"### {in_words(run)}\n",
             f"- files: `{self.name}.safetensors`, `{self.name}.png`; {len(self.made.labels)} images, hash {self.made.hash}",
             f"- run: key {r['key']}, preset {self.preset}, started {r['started']}, {r['seconds']:,.0f} s with engine {r['engine']}",
-            f"- where: {where}; {commit}; {versions}",
+            f"- where: {machine_of(r)}; {commit}; {versions}",
             f"- data: {title(self.dataset)}, hash {r.get('data_hash', 'not recorded')}",
             f"- hyper-parameters: {_spelled(hyper)}",
         ]

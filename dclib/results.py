@@ -19,9 +19,7 @@ from .records import FILES, checkpoint_about, read_records
 from .spec import TrainGan, WholeTraining
 from .studies import Case
 
-__all__ = ["KEPT_IPC", "CondensedSet", "Store", "results_root"]
-
-KEPT_IPC = 10  # sets of seed 0 with up to so many images per class are kept in git
+__all__ = ["CondensedSet", "Store", "results_root"]
 
 
 def results_root() -> Path:

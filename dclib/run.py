@@ -15,7 +15,7 @@ from .cluster import check_request, connected
 from .courses import course_of, shared
 from .errors import DclibError, Diverged, Interrupted, SpecError
 from .files import check_writable
-from .jobs import Answer, Board, Job, answer
+from .jobs import Answer, Board, Doable, Job, answer, needed
 from .presets import ORS, Cell, Run
 from .progress import Progress
 from .provenance import launched
@@ -37,34 +37,63 @@ def execute(cells: Sequence[Cell | Case], runner: Runner) -> None:
         Interrupted: told to stop; what is finished is recorded, what is not goes on next time.
         Diverged: a run left the finite numbers; all that does not stand on it is done.
     """
-    failed: dict[str, str] = {}
-    ordered = [(cell, list(cell.runs())) for cell in sorted(cells, key=lambda cell: cell.cost)]
-    made = [run.set for _, runs in ordered for run in runs if isinstance(run, TrainNetworks)]
-    runner.courses = shared(made)
-    groups = [some for cell, runs in ordered for some in together(cell, runs) if any(map(runner.store.missing, some))]
-    short = sum(isinstance(runs[0], TrainCandidate) for runs in groups)
+    runs = [run for cell in cells for run in cell.runs()]
+    runner.courses = shared(run.set for run in runs if isinstance(run, TrainNetworks))
+    groups, failures = _groups(cells, runner.store), Failures(runner.store)
+    short = sum(isinstance(some[0], TrainCandidate) for some in groups)
     with Progress("training architectures", short, hidden=not short) as progress:  # other runs have bars of their own
-        for runs in groups:
+        for some in groups:
             if runner.should_stop():
                 raise Interrupted("stopped between two runs; the same command goes on from there")
-            if any(map(runner.store.missing, runs)):
-                runner.store.refresh()  # another process may have done it
-                base = getattr(runs[0], "set", None) or runs[0]
-                try:
-                    if base.key not in failed:
-                        runner.test(*runs)
-                except Diverged as error:
-                    failed[base.key] = f"{in_words(full(base))}: {error}"
-            if isinstance(runs[0], TrainCandidate):
+            _do(some, runner, failures)
+            if isinstance(some[0], TrainCandidate):
                 progress.step()
-    forget([run for _, runs in ordered for run in runs], runner.store, runner.preset)
-    _tell(failed)
+    forget(runs, runner.store, runner.preset)
+    failures.tell()
 
 
-def _tell(failed: dict[str, str]) -> None:
-    """Raise what was said of runs that left the finite numbers, once all others are done."""
-    if failed:
-        raise Diverged(f"{'; '.join(failed.values())}; all that does not stand on it is recorded")
+def _groups(cells: Sequence[Cell | Case], store: Store) -> list[list[Run | ApplicationRun]]:
+    """The runs behind these cells of which something is missing, the cheapest first, those that are done together in one list."""
+    ordered = sorted(cells, key=lambda cell: cell.cost)
+    return [some for cell in ordered for some in together(cell, list(cell.runs())) if any(map(store.missing, some))]
+
+
+def _do(runs: list[Run | ApplicationRun], runner: Runner, failures: "Failures") -> None:
+    """Do what is still missing of runs that are done together, unless they stand on one that has failed."""
+    if failures.skips(runs[0]) or not any(map(runner.store.missing, runs)):
+        return
+    runner.store.refresh()  # another process may have done it
+    try:
+        runner.test(*runs)
+    except Diverged as error:
+        failures.note(runs[0], error)
+
+
+class Failures:
+    """The runs that left the finite numbers.
+
+    Args:
+        store: where what a run stands on is found, if it is done.
+    """
+
+    def __init__(self, store: Store):
+        self.store = store
+        self.said: dict[str, str] = {}  # by the run's key
+
+    def skips(self, run: Doable) -> bool:
+        """Whether a run has failed, or anything that must be done before it."""
+        return run.key in self.said or any(map(self.skips, needed(run, self.store)))
+
+    def note(self, run: Doable, error: Diverged) -> None:
+        """Note that a run has failed, or rather the first thing that had to be done before it and is not here."""
+        while found := needed(run, self.store):
+            run = found[0]
+        self.said[run.key] = f"{in_words(full(run))}: {error}"
+
+    def tell(self) -> None:
+        """Raise what was said, once all other runs are done."""
+        if self.said:
+            raise Diverged(f"{'; '.join(self.said.values())}; all that does not stand on it is recorded")
 
 
 def forget(runs: Iterable[Run | ApplicationRun], store: Store, preset: str) -> None:
@@ -94,7 +123,7 @@ def spread(cells: Sequence[Cell | Case], store: Store, should_stop: Callable[[],
         DclibError: the first that a run raised, but where runs left the finite numbers all others are done first; told to stop,
             Interrupted. What is finished is recorded.
     """
-    failed: dict[str, str] = {}
+    failures = Failures(store)
     board = Board(cells, store, **how, checkpoints=store.root.resolve() if where["workers"] else None)
     jobs = board.begin()
     with connected(**where) as client, Progress(f"runs on {where['cluster'] or 'worker processes'}", board.total) as progress:
@@ -102,7 +131,7 @@ def spread(cells: Sequence[Cell | Case], store: Store, should_stop: Callable[[],
         def take(job: Job, got: Answer) -> list[Job]:
             more = board.take(job, got)
             if isinstance(got.error, Diverged):
-                failed[job.run.key] = f"{job.title}: {got.error}"
+                failures.note(job.run, got.error)
             elif got.error:
                 raise got.error
             progress.step(job.title)
@@ -114,7 +143,7 @@ def spread(cells: Sequence[Cell | Case], store: Store, should_stop: Callable[[],
             done = f"{board.done} of {board.total} runs"
             raise Interrupted(f"stopped after {done}; the same command goes on from there") from None
     forget([run for cell in cells for run in cell.runs()], store, how["preset"])
-    _tell(failed)
+    failures.tell()
 
 
 def alone(job: Job, folder: Path, should_stop: Callable[[], bool]) -> Answer:

@@ -7,6 +7,7 @@ from typing import Any
 from . import experiments
 from .outcomes import DASH, Outcome, title, varying
 from .progress import clock
+from .records import machine_of
 
 AXIS_NAMES = {"dataset": "data set", "ipc": "images/class", "network": "condensed with", "test_network": "trained"}
 AXIS_NAMES["variant"] = "variant"
@@ -57,19 +58,20 @@ def missing_sentence(outcomes: Sequence[Outcome]) -> str:
 
 def _fills(outcomes: Sequence[Outcome]) -> str:
     """Which command computes the cells that are not recorded."""
-    name, places = outcomes[0].experiment, [o.place for o in outcomes if not o.sets]
+    name, missing = outcomes[0].experiment, [o.place for o in outcomes if not o.sets]
     grid, full = ([cell.place for cell in experiments.find(name).cells(preset)] for preset in (experiments.CPU, experiments.PAPER))
-    mine, others = [p for p in places if p in grid], [p for p in places if p in full and p not in grid]
-    if mine and {p["dataset"] for p in others} & {p["dataset"] for p in mine}:
-        return f"`dclib run {name} --preset cpu` computes {len(mine)} of them, `--preset paper` the others."
-    if len(others) == len(places):
-        return f"`dclib run {name} --preset paper` computes them."
-    known = {axis: {g[axis] for g in grid} for axis in ("dataset", "test_network")}
-    beyond = sorted({title(p[axis]) for p in places for axis in known if p[axis] not in known[axis]})
-    command = f"`dclib run {name} --preset {{}}` computes "
-    if not beyond or all(any(p[axis] not in known[axis] for axis in known) for p in places):
-        return command.format("cpu") + "them."
-    return command.format("cpu") + f"them, but for {_listed(beyond)}, which " + command.format("paper")[:-1] + "."
+    at_cpu, at_paper = [p for p in missing if p in grid], [p for p in missing if p in full and p not in grid]
+    in_both = {p["dataset"] for p in at_cpu} & {p["dataset"] for p in at_paper}
+    known = {axis: {p[axis] for p in grid} for axis in ("dataset", "test_network")}
+    beyond = [[p[axis] for axis in known if p[axis] not in known[axis]] for p in missing]  # for each, what of it `cpu` has nowhere
+    cpu, paper = (f"`dclib run {name} --preset {preset}` computes" for preset in ("cpu", "paper"))
+    if in_both:
+        return f"{cpu} {len(at_cpu)} of them, `--preset paper` the others."
+    if len(at_paper) == len(missing):
+        return f"{paper} them."
+    if any(beyond) and not all(beyond):
+        return f"{cpu} them, but for {_listed(sorted({title(value) for values in beyond for value in values}))}, which {paper}."
+    return f"{cpu} them."
 
 
 def agreement_sentence(outcomes: Sequence[Outcome]) -> str:
@@ -111,7 +113,7 @@ def _cost(preset: str, outcomes: Sequence[Any]) -> str:
         number = sum(len(r["accuracies"]) for r in found) if kind in ("TrainNetworks", "TrainCandidate") else len(found)
         if found:
             parts.append(f"{_count(number, what)} took {clock(_spent(found))}")
-    machines = dict.fromkeys(r["machine"] if r["device"] == "cpu" else f"{r['device']} ({r['machine']})" for r in records)
+    machines = dict.fromkeys(map(machine_of, records))
     memory = max(r["peak_memory_mb"] for r in records) / 1000
     return (
         f"At preset {preset}, {_listed(parts)} on {' and '.join(machines)}, "

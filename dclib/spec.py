@@ -14,7 +14,7 @@ from . import checks
 from .architectures import FAMILIES, MLP, VGG11, AlexCifarNet, AlexNet, ConvNet, LeNet, Network, OwnNetwork, ResNet18
 from .baselines import WAYS, Distillation, TrainGan
 from .checks import AUGMENTATIONS
-from .errors import one_of
+from .errors import SpecError, one_of
 from .spelling import derive, full, key, spell
 
 __all__ = [
@@ -43,7 +43,7 @@ def loops(ipc: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Condensation:
-    """The hyper-parameters of Algorithm 1; the defaults are the paper's.
+    """The hyper-parameters of Algorithm 1; the defaults are the paper's, `bn` and both momenta the authors' code's.
 
     `inner_steps` and `network_epochs` left at 0 follow the paper's rule for `ipc` (see `loops`).
     """
@@ -81,12 +81,8 @@ class Condensation:
     def resolve(self) -> "Condensation":
         """Spell out T, ς_θ and the network's "auto" options."""
         T, epochs = loops(self.ipc)
-        return dataclasses.replace(
-            self,
-            network=self.network.resolve("condense"),
-            inner_steps=self.inner_steps or T,
-            network_epochs=self.network_epochs or epochs,
-        )
+        steps = dict(inner_steps=self.inner_steps or T, network_epochs=self.network_epochs or epochs)
+        return dataclasses.replace(self, network=self.network.resolve("condense"), **steps)
 
 
 @dataclass(frozen=True)
@@ -118,9 +114,8 @@ class Training:
 
     def resolve(self) -> "Training":
         """Spell out E and the network's "auto" options."""
-        return dataclasses.replace(
-            self, network=self.network.resolve("train"), epochs=self.epochs or (1000 if self.operations else 300)
-        )
+        epochs = self.epochs or (1000 if self.operations else 300)
+        return dataclasses.replace(self, network=self.network.resolve("train"), epochs=epochs)
 
 
 @dataclass(frozen=True)
@@ -198,15 +193,23 @@ class MakeSet:
     def __post_init__(self) -> None:
         one_of("method", self.method, METHODS)
         checks.whole(self, 0, "held_out")
-        for name, methods in (("whole", GUIDED), ("gan", ("gan",))):
-            needed, base = self.method in methods, getattr(self, name)
-            given = base is not None
-            checks.require(needed == given, f"method {self.method!r} {'needs a' if needed else 'takes no'} `{name}` training")
-            same = not given or all(getattr(base, part) == getattr(self, part) for part in SOURCE)
-            checks.require(same, f"the `{name}` training must be one on {self.dataset}, at the same {', '.join(SOURCE[1:])}")
-        needed, ipc = self.method == "distill", self.distillation and self.distillation.ipc
-        asked = "needs a `distillation` of as many images per class" if needed else "takes no `distillation`"
-        checks.require(ipc == (self.hyper.ipc if needed else None), f"method {self.method!r} {asked}")
+        self._check_training("whole", self.whole, self.method in GUIDED)
+        self._check_training("gan", self.gan, self.method == "gan")
+        self._check_distillation()
+
+    def _check_training(self, name: str, base: WholeTraining | TrainGan | None, needed: bool) -> None:
+        if needed and base is None:
+            raise SpecError(f"method {self.method!r} needs a `{name}` training")
+        if base is not None and not needed:
+            raise SpecError(f"method {self.method!r} takes no `{name}` training")
+        if base is not None and any(getattr(base, part) != getattr(self, part) for part in SOURCE):
+            raise SpecError(f"the `{name}` training must be one on {self.dataset}, at the same {', '.join(SOURCE[1:])}")
+
+    def _check_distillation(self) -> None:
+        if self.method != "distill" and self.distillation is not None:
+            raise SpecError(f"method {self.method!r} takes no `distillation`")
+        if self.method == "distill" and (self.distillation is None or self.distillation.ipc != self.hyper.ipc):
+            raise SpecError(f"method {self.method!r} needs a `distillation` of as many images per class")
 
     @property
     def base(self) -> WholeTraining | TrainGan | None:

@@ -5,7 +5,7 @@ contestant, which took turns in processes of their own. Of contests on the same 
 """
 
 import statistics
-import time
+import timeit
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from .errors import SpecError
 from .figures import Picture, new_figure
 from .outcomes import DASH
-from .provenance import measured_on
+from .provenance import measured_on, now, peak_memory_mb, provenance
 from .records import parsed
 from .report import pipe_table
 from .reproduce import Given, as_list, check, check_names
@@ -111,20 +111,14 @@ def _quick() -> Contest:
 
     from . import reference, sets
     from .condense import Condenser, initial_images
-    from .provenance import now, peak_memory_mb, provenance
     from .spec import Condensation, ConvNet
 
-    dataset, seconds = sets.load("digits"), {}
+    dataset = sets.load("digits")
     hyper = Condensation(network=ConvNet(width=32), real_batch=16).resolve()
     S = initial_images(dataset, hyper, 0, torch.float32).requires_grad_()
     optimiser, condenser = torch.optim.SGD([S], lr=hyper.image_lr), Condenser(dataset, hyper, 0)
     steps = {"plain": lambda: reference.outer_step(dataset, hyper, 0, 0, S, optimiser), "eager": condenser.step}
-    for name, step in steps.items():
-        seconds[name] = []
-        for _ in range(4):
-            start = time.perf_counter()
-            step()
-            seconds[name].append(time.perf_counter() - start)
+    seconds = {name: timeit.repeat(step, number=1, repeat=4) for name, step in steps.items()}
     memory = dict.fromkeys(steps, peak_memory_mb())
     return Contest("condense", "smoke: digits, a narrow ConvNet", {"device": "cpu"}, seconds, memory, provenance(now(), "cpu", ""))
 
@@ -209,16 +203,22 @@ def ratios(found: Sequence[Contest]) -> Picture:
     for axes, title in zip(grid, titles, strict=False):
         of_title = [c for c in shown if c.title == title]
         names = list(dict.fromkeys(name for c in of_title for name in c.seconds))[::-1]
-        for c in of_title:
-            place, high, values = places.index(c.place), 0.8 / len(places), [c.ratio(n, "plain") for n in c.seconds]
-            at = [names.index(n) + 0.4 - (place + 0.5) * high for n in c.seconds]
-            axes.bar_label(axes.barh(at, values, high, color=f"C{place}", label=c.place), [f"{v:.2f}×" for v in values], padding=3)
+        _bars(axes, of_title, names, places)
         axes.set_yticks(range(len(names)), map(_called, names))
         axes.set_title(title, loc="left", fontsize=10)
         axes.margins(x=0.12)
         axes.spines[["top", "right"]].set_visible(False)
     _legend(figure, places)
     return Picture(figure, "how many times faster than the literal loop each way of doing the work is")
+
+
+def _bars(axes: Any, of_title: Sequence[Contest], names: Sequence[str], places: Sequence[str]) -> None:
+    """Draw a bar for each contestant of each contest: those of one name lie together, the first machine's above."""
+    high = 0.8 / len(places)
+    for c in of_title:
+        place, values = places.index(c.place), [c.ratio(n, "plain") for n in c.seconds]
+        at = [names.index(n) + 0.4 - (place + 0.5) * high for n in c.seconds]
+        axes.bar_label(axes.barh(at, values, high, color=f"C{place}", label=c.place), [f"{v:.2f}×" for v in values], padding=3)
 
 
 def _legend(figure: Any, places: Sequence[str]) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 
 from .applications import MEMORIES, ApplicationRun, LearnTasks, Rehearsal, ShortTraining, Space, TrainCandidate
 from .errors import SpecError, one_of
+from .paper import SOURCES
 from .presets import hasty
 from .spec import Condensation, ConvNet, MakeSet, Network, WholeTraining
 
-SOURCES = ("random", "herding", "condense", "early", "whole")  # what candidates are trained on; "early": the whole set, cut short
 PROXIES = SOURCES[:-1]
 DISTILLATION = (False, True)
 

@@ -102,7 +102,7 @@ def missing_sentence(found: Sequence[Found]) -> str:
     )
 
 
-def samples(found: Sequence[Found], seed: int = 0) -> dict[str, CondensedSet]:
+def samples(found: Sequence[Found]) -> dict[str, CondensedSet]:
     """One training image for each class of each data set that is here, chosen at random."""
     from .sets import as_set, choose_at_random
     from .spec import MakeSet
@@ -110,6 +110,6 @@ def samples(found: Sequence[Found], seed: int = 0) -> dict[str, CondensedSet]:
     chosen = {}
     for f in found:
         if f.dataset:
-            run = MakeSet(f.name, "random", seed)
+            run = MakeSet(f.name, "random")
             chosen[title(f.name)] = as_set(choose_at_random(run, f.dataset), f.dataset, run)
     return chosen

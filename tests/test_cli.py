@@ -16,7 +16,7 @@ from PIL import Image
 from typer.main import get_command
 
 import dclib
-from dclib import console, experiments, kept, progress, sets
+from dclib import console, experiments, kept, progress, sets, studies
 from dclib.cli import app, main
 from dclib.errors import DataError, FileError, Interrupted, SpecError
 from dclib.results import CondensedSet, Store
@@ -105,7 +105,7 @@ from dclib.cli import main
 def loaded(*names): return [name for name in names if name in sys.modules]
 assert main(["--help"]) == main(["condense", "--help"]) == 0
 assert main(["condense", "digits", "-o", "x", "--ipc", "0"]) == 1 and main(["train"]) == 2
-assert not loaded("torch", "numpy", "pandas", "matplotlib", "sklearn", "rich", "tqdm"), loaded("torch", "numpy")
+assert not loaded("torch", "numpy", "matplotlib", "sklearn", "rich", "tqdm"), loaded("torch", "numpy")
 assert main(["data"]) == main(["status"]) == 0 and main(["run", "nothing"]) == main(["train", "nowhere"]) == 1
 assert main(["condense", "digits", "-o", "/dev/null/x"]) == 1 and main(["run", "method", "--datasets", "digit"]) == 1
 assert main(["verify", "nothing"]) == main(["verify", "method", "--preset", "smoke"]) == 1
@@ -211,6 +211,7 @@ def test_run_refuses(call, tmp_path, arguments, parts):
 
 def test_status_and_show_refuse(call, made):
     refused(call("status", "--preset", "papper"), "papper", "did you mean 'paper'")
+    refused(call("status", "all"), "'all'", "cross_arch", "nas")
     refused(call("show", "nowhere"), "nowhere")
     refused(call("show", "set", "-o", "grid.xyz"), "xyz", "png")
     refused(call("show", "set", "-o", "set/grid.png"), "not a folder")
@@ -254,7 +255,7 @@ def test_what_torchrun_started_for_one_process_is_refused(call, monkeypatch):
         (("condense", "digits", "-o", "set", "--lr", "1"), ["--lr"]),
         (("condense", "digits", "mnist", "-o", "set"), ["mnist"]),
         (("train", "set", "--networks", "1.5"), ["--networks"]),
-        (("status", "all"), ["all"]),
+        (("status", "nas", "all"), ["all"]),
         (("--verbose",), ["--verbose"]),
     ],
     ids=lambda v: " ".join(v),
@@ -450,6 +451,18 @@ def test_run_stops_when_time_is_up(call, tiny_preset, monkeypatch):
     status, _, err = call("run", "cross_arch", *NARROW, "--for", "0.001s")
     assert status == 0
     assert err == "dclib: time is up: 4 of 4 cells are left; the same command goes on from there\n"
+
+
+@pytest.mark.parametrize("experiment", [*experiments.ALL.values(), *studies.ALL.values()], ids=lambda e: e.name)
+def test_status_of_one_experiment_says_what_it_asks(call, experiment):
+    status, out, err = call("status", experiment.name)
+    assert (status, err) == (0, "")
+    question, head, *rows, _ = out.splitlines()
+    assert question == f"{experiment.label}: {experiment.question}"
+    assert head.split() == ["preset", "is", "recorded"]
+    for row, preset in zip(rows, experiments.PRESETS.values(), strict=True):
+        assert re.fullmatch(rf"{preset.name} +{re.escape(preset.purpose)} +0 of {len(experiment.cells(preset))}", row)
+    assert call("status", experiment.name, "--preset", "cpu")[1].splitlines()[2].startswith("cpu")
 
 
 def test_status_and_data_in_an_empty_folder(call, tmp_path):

@@ -174,7 +174,7 @@ def test_statistics_of_the_first_layer(make_dataset, mode, count, share):
     dataset = make_dataset(5, 70, 80)
     network = networks.build(BATCH, channels=1, classes=3, size=(8, 8), seed=0, stage="condense").double()
     conv, norm = network.features[:2]
-    batches = [dataset.normalise(dataset.x_train[dataset.y_train == c], torch.float64) for c in range(3)]
+    batches = [dataset.normalise(dataset.x_train[dataset.y_train == c]).double() for c in range(3)]
     images = conv(torch.cat([b[:count] for b in batches])).detach()
     for start in (0.0, 3.0):
         torch.nn.init.constant_(norm.running_mean, start)

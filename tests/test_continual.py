@@ -181,7 +181,7 @@ def test_the_memory_never_exceeds_its_budget_and_grows_by_a_tasks_share(tasks, s
         learnt(work, k + 1)
         here = [j for j in range(3) if work.memory[j].any()]
         assert work.memory.shape == (3, 6, 3, 8, 8)
-        assert here == list(range(work.remembered))
+        assert here == list(range(len(here)))
         filled.append(len(here))
     assert filled == [0, 0, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3]
 

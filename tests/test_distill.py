@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from dclib import baselines, data, distill, loop, networks, train, unroll
 from dclib.baselines import Distillation
 from dclib.errors import DataError, Diverged, FileError, Interrupted, SpecError
-from dclib.spec import MLP, AlexCifarNet, ConvNet, LeNet, Training, key
+from dclib.spec import MLP, AlexCifarNet, ConvNet, LeNet, key
 
 TINY = MLP(width=6, init="xavier")
 CPU = {"device": "cpu"}
@@ -271,28 +271,6 @@ def test_a_fixed_start_is_replayed_from_that_start(made):
     assert F.cross_entropy(trained(x), y).item() == pytest.approx(work.step(), rel=1e-12)
     other = distill.replay(work.images, work.rates, hyper, network=TINY, seed=4)
     assert not torch.equal(other.classifier.weight, trained.classifier.weight)
-
-
-def test_another_network_is_trained_with_the_rates_or_without(made):
-    work, other = distill.distill(made, small(), **CPU), ConvNet(width=4, depth=2)
-    training = Training(network=other, epochs=3)
-    with_rates, plain = (
-        distill.transfer(work.images, work.rates, small(), training, way=way, seed=2) for way in ("rates", "plain")
-    )
-    replayed = distill.replay(work.images, work.rates, small(), network=other, seed=2)
-    assert torch.equal(with_rates.classifier.weight, replayed.classifier.weight)
-    network = networks.build(other, channels=1, classes=3, size=(8, 8), seed=data.generator(2, "weights").initial_seed())
-    train.train(network, work.images.flatten(0, 1), torch.tensor([0, 0, 1, 1, 2, 2]), training, seed=2)
-    assert torch.equal(plain.classifier.weight, network.classifier.weight)
-    assert not torch.equal(plain.classifier.weight, with_rates.classifier.weight)
-    with pytest.raises(SpecError, match="unknown way 'rate': did you mean 'rates'"):
-        distill.transfer(work.images, work.rates, small(), training, way="rate")
-
-
-def test_a_stop_while_another_network_is_trained(made):
-    work = distill.Distiller(made, small(), 0)
-    with pytest.raises(Interrupted):
-        distill.transfer(work.images, work.rates, small(), Training(), way="plain", should_stop=lambda: True)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dclib import dd, distilled, experiments, networks, run, sets, train
+from dclib import dd, distill, distilled, experiments, networks, run, sets, train
 from dclib import runner as doing
 from dclib.baselines import CIFAR10, Distillation
 from dclib.cells import Cell
@@ -122,10 +122,22 @@ def test_both_ways_are_runs_of_their_own_and_add_up(runner):
     assert fresh.store.records[REPLAY.key][0]["run"]["way"] == "rates"
 
 
-def test_another_network_is_trained_at_the_rates_with_its_own_first_weights(runner):
+def test_another_network_is_trained_at_the_rates_with_its_own_first_weights(runner, dataset):
     other = dataclasses.replace(REPLAY, hyper=Training(network=ConvNet(width=4, depth=2)).resolve())
-    assert len(runner.train_networks(other)) == 2
+    found, made = runner.train_networks(other), runner.make_set(SET)
+    images, rates = torch.from_numpy(made.images).unflatten(0, (3, 2)), torch.from_numpy(made.rates)
+    for j, accuracy in found.items():
+        network = distill.replay(images, rates, HYPER, network=other.hyper.network, seed=derive(j, SET.key))
+        assert accuracy == round(train.accuracy(network, dataset), 4)
     assert other.key != REPLAY.key
+
+
+def test_without_the_rates_it_is_trained_by_stage_t_on_all_images_as_one_set(runner, dataset):
+    plain = dataclasses.replace(REPLAY, way="plain", hyper=Training(network=ConvNet(width=4, depth=2), epochs=3).resolve())
+    found, made = runner.train_networks(plain), runner.make_set(SET)
+    images, labels = torch.from_numpy(made.images), torch.tensor([0, 0, 1, 1, 2, 2])
+    how = dict(seeds=[derive(j, SET.key) for j in found], device="cpu", engine="eager")
+    assert list(found.values()) == [round(a, 4) for a in train.evaluate(images, labels, dataset, plain.hyper, **how)]
 
 
 def test_stopped_between_networks_it_goes_on(runner):

@@ -143,7 +143,7 @@ def test_condensing_compiled_equals_eager(make_dataset, monkeypatch):
 
 @compiles
 def test_training_compiled_equals_eager(made):
-    spec, x = ConvNet(width=4, depth=1), made.normalise(made.x_train, torch.float64)
+    spec, x = ConvNet(width=4, depth=1), made.normalise(made.x_train).double()
     hyper = Training(spec, epochs=4, lr=0.1, batch=12)
     eager, compiled = (networks.build(spec, channels=1, classes=3, size=(8, 8), seed=0).double() for _ in range(2))
     losses = train.train(eager, x, made.y_train, hyper, seed=0)

@@ -106,7 +106,7 @@ def test_training_on_the_whole_set_in_two_lanes_equals_one(made, monkeypatch, no
 
 def test_networks_side_by_side_are_those_trained_one_after_the_other(made, monkeypatch):
     hyper = Training(THIN, epochs=4, lr=0.1, augment="noise", precision="float64")
-    x, found = made.normalise(made.x_train, torch.float64), []
+    x, found = made.normalise(made.x_train).double(), []
     for count in (1, 2):
         monkeypatch.setattr(lanes, "count", lambda device, count=count: count)
         found.append(train.evaluate(x, made.y_train, made, hyper, seeds=[5, 6, 7], device="cpu", engine="eager"))

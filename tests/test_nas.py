@@ -128,7 +128,7 @@ def test_early_stopping_sees_no_image_twice():
 
 def test_alone_by_hand(made):
     """Five steps of SGD with momentum, which starts afresh at the lower rate, and weight decay, written out."""
-    x, y = made.normalise(made.x_train, torch.float64), made.y_train
+    x, y = made.normalise(made.x_train).double(), made.y_train
     hyper = short(steps=5, momentum=0.5, weight_decay=0.1, lr=0.2)
     trained, ours = drawn(0), drawn(0)
     nas.train_alone(trained, x, y, hyper, 0)
@@ -150,7 +150,7 @@ def test_alone_by_hand(made):
 @pytest.mark.parametrize("pooling", ["max", "none"])
 def test_together_as_alone(made, norm, pooling):
     network = ConvNet(width=4, depth=2, norm=norm, activation="leakyrelu", pooling=pooling)
-    x, y, seeds = made.normalise(made.x_train, torch.float64), made.y_train, [3, 1, 4]
+    x, y, seeds = made.normalise(made.x_train).double(), made.y_train, [3, 1, 4]
     stack = nas.train_together([drawn(s, network) for s in seeds], x, y, short(), seeds)
     for j, seed in enumerate(seeds):
         alone = drawn(seed, network)

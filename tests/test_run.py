@@ -9,13 +9,17 @@ import numpy as np
 import pytest
 import torch
 
+from dclib import gan as gans
 from dclib import run, sets, train
 from dclib import runner as doing
+from dclib import whole as wholes
+from dclib.baselines import GanTraining
 from dclib.data import generator
 from dclib.errors import DclibError, Diverged, Interrupted, SpecError
 from dclib.experiments import Cell, Preset
+from dclib.records import in_words
 from dclib.results import CondensedSet, Store
-from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, derive, full
+from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, WholeTraining, derive, full
 
 THIN = ConvNet(width=4, depth=2)
 HYPER = Condensation(network=THIN, outer_steps=2, real_batch=4).resolve()
@@ -366,6 +370,40 @@ def test_where_a_run_diverges_all_that_does_not_stand_on_it_is_done(workers, dat
         run.compute(cells, store, "smoke", device="cpu", engine="eager", workers=workers)
     assert str(told.value).count("NaN") == 1
     assert store.incomplete(cells) == cells[:2]
+
+
+@pytest.mark.parametrize("workers", [None, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_training_that_diverges_is_begun_once_for_all_that_stands_on_it(workers, dataset, tmp_path, monkeypatch):
+    """And told once: two choices guided by one training on the whole set, that training itself, and two draws of one GAN."""
+    begun = []
+    for module in (gans, wholes):
+        original = module.train
+        monkeypatch.setattr(module, "train", lambda *a, original=original, **k: begun.append(original) or original(*a, **k))
+    guide = lambda cell, seed: WholeTraining(cell.dataset, THIN, epochs=3, lr=1e30, batch=10, seed=seed)  # noqa: E731
+    wild = GanTraining(steps=9, batch=6, generator_width=4, discriminator_width=3, latent=16, lr=1e30)
+    preset = dataclasses.replace(PRESET, whole=guide, gan=wild)
+    names = [("herding", 1), ("k-center", 1), ("whole", 1), ("gan", 2), ("random", 1)]
+    cells = [Cell("digits", 1, name, "ConvNet:width=4,depth=2", preset, sets, 1) for name, sets in names]
+    store = Store(tmp_path)
+    with pytest.raises(Diverged, match=r"; all that does not stand on it is recorded$") as told:
+        run.compute(cells, store, "smoke", device="cpu", engine="eager", workers=workers)
+    *sentences, _ = str(told.value).split("; ")
+    assert {s.partition(": ")[0] for s in sentences} == {f"{what} on the whole of digits, seed 0" for what in ("a GAN", THIN)}
+    assert len(sentences) == 2
+    assert store.incomplete(cells) == cells[:4]
+    assert workers or len(begun) == 2
+
+
+def test_what_fails_is_the_first_that_a_run_stands_on_and_that_is_not_here(runner):
+    guide = WholeTraining("made", THIN, epochs=1)
+    chosen = MakeSet("made", "herding", 0, Condensation(ipc=1), whole=guide)
+    tested, other = (TrainNetworks(chosen, Training(THIN, epochs=n).resolve()) for n in (1, 2))
+    for failed, skipped in ((guide, [guide, tested, other]), (chosen, [tested, other]), (tested, [tested])):
+        failures = run.Failures(runner.store)
+        failures.note(tested, Diverged("no numbers"))
+        assert failures.said == {failed.key: f"{in_words(full(failed))}: no numbers"}
+        assert [one for one in (guide, tested, other) if failures.skips(one)] == skipped
+        runner.do(failed)
 
 
 def test_runs_are_not_spread_by_torchrun(tmp_path, monkeypatch):

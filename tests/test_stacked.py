@@ -41,7 +41,7 @@ def assert_as_alone(stack, hyper, seeds, small):
 @pytest.mark.parametrize("hyper", CASES, ids=lambda hyper: f"{hyper.network}-{hyper.augment}")
 def test_together_as_alone(made, hyper):
     hyper, seeds = hyper.resolve(), [3, 1, 4]
-    x, y = made.normalise(made.x_train, torch.float64), made.y_train
+    x, y = made.normalise(made.x_train).double(), made.y_train
     stack = train_together(drawn(hyper, seeds), *each(3, x, y), hyper, train.schedule(hyper), seeds=seeds)
     assert_as_alone(stack, hyper, seeds, [(x, y)] * 3)
 
@@ -61,7 +61,7 @@ def test_evaluate_gives_each_seed_its_own_network(made, monkeypatch):
 
 
 def three_sets(made, dtype=torch.float64):
-    x, y = made.normalise(made.x_train, dtype), made.y_train
+    x, y = made.normalise(made.x_train).to(dtype), made.y_train
     return [(x[i::2][:9], y[i::2][:9]) for i in range(3)]
 
 
@@ -100,7 +100,7 @@ def test_the_networks_differ(made):
 
 def test_it_stops_between_epochs(made):
     hyper, calls = CASES[0].resolve(), iter([False, True])
-    x = made.normalise(made.x_train, torch.float64)
+    x = made.normalise(made.x_train).double()
     with pytest.raises(Interrupted):
         train_together(drawn(hyper, [0]), *each(1, x, made.y_train), hyper, [0.1] * 5, seeds=[0], should_stop=lambda: next(calls))
 

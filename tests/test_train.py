@@ -58,7 +58,7 @@ CASES = [
 
 @pytest.mark.parametrize(("changes", "part"), CASES, ids=str)
 def test_training_equals_the_loop_written_out(made, changes, part):
-    x, y = made.normalise(made.x_train, torch.float64)[part], made.y_train[part]
+    x, y = made.normalise(made.x_train).double()[part], made.y_train[part]
     ours, theirs = thin(), thin()
     losses = train.train(ours, x, y, Training(THIN, **changes), seed=3)
     E = changes["epochs"]
@@ -215,7 +215,7 @@ def test_work_counts_passes_of_ten_images():
 
 def test_the_reference_trains_as_we_do(made):
     """Without augmentation, of which each has draws of its own, the benchmarks' baseline is the same training."""
-    x, y, hyper = made.normalise(made.x_train, torch.float64), made.y_train, Training(THIN, epochs=5, batch=12, lr=0.1)
+    x, y, hyper = made.normalise(made.x_train).double(), made.y_train, Training(THIN, epochs=5, batch=12, lr=0.1)
     ours, theirs = thin(), thin()
     train.train(ours, x, y, hyper, seed=3)
     reference.train(theirs, x, y, hyper, seed=3)
@@ -227,5 +227,5 @@ def test_the_reference_augments(made):
     network = thin()
     before = [p.clone() for p in network.parameters()]
     hyper = Training(THIN, epochs=1, augment="crop+rotate")
-    reference.train(network, made.normalise(made.x_train, torch.float64), made.y_train, hyper)
+    reference.train(network, made.normalise(made.x_train).double(), made.y_train, hyper)
     assert not any(torch.equal(a, b) for a, b in zip(before, network.parameters(), strict=True))
