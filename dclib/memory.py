@@ -89,14 +89,14 @@ class Measured:
 
 
 def load() -> list[Measured]:
-    """Read the records; the last on each data set and machine's device stays.
+    """Read the records; the last on each data set's processor, or on each kind of GPU, stays.
 
     Raises:
         FileError: a line is no such record.
     """
     found = {}
     for measured in parsed(Store().root / "memory.jsonl", _measured, "measurement of memory"):
-        found[measured.dataset, measured.about["device"], measured.about["machine"]] = measured
+        found[measured.dataset, measured.about["device"]] = measured
     return list(found.values())
 
 
@@ -120,13 +120,19 @@ def _check(found: Measured) -> None:
         raise ValueError("no machine or device")
 
 
+def titles(found: Sequence[Measured]) -> list[str]:
+    """The data sets' names, with the device behind them where there are several."""
+    several = len({m.about["device"] for m in found}) > 1
+    return [title(m.dataset) + (f", {m.about['device']}" if several else "") for m in found]
+
+
 def memory_table(found: Sequence[Measured]) -> str:
     """Both methods' peak memory, seconds of an iteration and extrapolated time, with their ratio, beside the paper's; Markdown."""
     body = []
-    for m in found:
+    for name, m in zip(titles(found), found, strict=True):
         rows = {"DD": _row(m, "DD", "unrolled", DD_STEPS), "ours": _row(m, "ours", "condense", EPOCHS)}
         for method, numbers in rows.items():
-            names = title(m.dataset) if method == "DD" else "", "DD" if method == "DD" else "condensation"
+            names = name if method == "DD" else "", "DD" if method == "DD" else "condensation"
             body.append([*names, *map(_number, numbers)])
         ratios = [f"{dd / ours:.2f}" if ours else DASH for dd, ours in zip(rows["DD"], rows["ours"], strict=True)]
         ratios[2:4] = "", ""  # iterations of either are not alike
@@ -151,17 +157,16 @@ def sentence(found: Sequence[Measured]) -> str:
         return "Memory and time are not measured yet: `make bench-memory` does it."
     where = {measured_on(m.about) for m in found}
     said = f"Memory and time: each method in a process of its own on {' and '.join(sorted(where))}; the whole run is extrapolated."
-    said += f" {'; '.join(map(_lines, found))}."
+    said += f" {'; '.join(map(_lines, titles(found), found))}."
     if bases := [cost.base for m in found for cost in m.costs.values() if cost.base]:
         said += f" Of each peak some {statistics.median(bases):.0f} MB are the process's own, before there is anything to iterate."
-    untimed = [title(m.dataset) for m in found if not m.timed]
+    untimed = [name for name, m in zip(titles(found), found, strict=True) if not m.timed]
     return said + (f" Not timed yet: {', '.join(untimed)}; `make bench-memory` does it on a quiet machine." if untimed else "")
 
 
-def _lines(m: Measured) -> str:
+def _lines(name: str, m: Measured) -> str:
     """What the tensors of either method take, and how it grows."""
     (dd, each), (ours, more) = m.line("unrolled"), m.line("condense")
-    name = title(m.dataset)
     return f"{name}: DD's tensors take {dd:,.0f} MB and {each:.1f} for each step, condensation's {ours:,.0f} and {more:.1f}"
 
 
@@ -171,12 +176,12 @@ def memory_plot(found: Sequence[Measured]) -> Picture:
     if not found:
         figure.text(0.5, 0.5, "not measured yet", ha="center", va="center", fontsize=14)
         return Picture(figure, "no memory is measured yet")
-    for panel, m in zip(figure.subplots(1, len(found), squeeze=False)[0], found, strict=True):
+    for panel, name, m in zip(figure.subplots(1, len(found), squeeze=False)[0], titles(found), found, strict=True):
         for way, (colour, mark) in LOOKS.items():
             if curve := m.curve(way):
                 look = dict(marker=mark, color=colour, linewidth=2, markersize=7)
                 panel.plot(list(curve), list(curve.values()), label=NAMES[way], **look)
-        panel.set_title(title(m.dataset), fontsize=14, loc="left")
+        panel.set_title(name, fontsize=14, loc="left")
         panel.set_xlabel("steps of the network", fontsize=13)
         panel.set_ylim(bottom=0)
         panel.tick_params(labelsize=12)

@@ -70,13 +70,15 @@ def test_where_only_memory_was_measured_there_is_no_time(written):
     assert "Not timed yet: MNIST" in memory.sentence([found])
 
 
-def test_machines_and_devices_are_told_apart(written):
+def test_devices_are_told_apart(written):
     found = written(record(), record(device="a GPU"), record(device="a GPU"))
     assert [m.about["device"] for m in found] == ["cpu", "a GPU"]
+    assert memory.titles(found) == ["MNIST, cpu", "MNIST, a GPU"]
+    assert memory.titles(found[:1]) == ["MNIST"]
 
 
-def test_the_last_measurement_on_a_machine_counts(written):
-    later = record(contestants=record()["contestants"] | {"unrolled/30": entry([9.0], 950)})
+def test_the_last_measurement_on_a_device_counts(written):
+    later = record(contestants=record()["contestants"] | {"unrolled/30": entry([9.0], 950)}, machine="another machine")
     (found,) = written(record(), later)
     assert found.curve("unrolled")[30] == 650
 
