@@ -160,7 +160,7 @@ def status(
     if experiment:
         asked = every[str(one_of("experiment", experiment, every))]
         print(f"{asked.label}: {asked.question}")
-        print(table(("preset", "is", "recorded"), [(p.name, p.purpose, _recorded(asked, p, store)) for p in presets]))
+        print(table(("preset", "purpose", "recorded"), [(p.name, p.purpose, _recorded(asked, p, store)) for p in presets]))
     else:
         rows = [(e.name, e.label, *(_recorded(e, p, store) for p in presets)) for e in every.values()]
         print(table(("experiment", "in the paper", *(p.name for p in presets)), rows))

@@ -459,7 +459,7 @@ def test_status_of_one_experiment_says_what_it_asks(call, experiment):
     assert (status, err) == (0, "")
     question, head, *rows, _ = out.splitlines()
     assert question == f"{experiment.label}: {experiment.question}"
-    assert head.split() == ["preset", "is", "recorded"]
+    assert head.split() == ["preset", "purpose", "recorded"]
     for row, preset in zip(rows, experiments.PRESETS.values(), strict=True):
         assert re.fullmatch(rf"{preset.name} +{re.escape(preset.purpose)} +0 of {len(experiment.cells(preset))}", row)
     assert call("status", experiment.name, "--preset", "cpu")[1].splitlines()[2].startswith("cpu")
