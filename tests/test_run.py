@@ -407,6 +407,7 @@ def test_what_fails_is_the_first_that_a_run_stands_on_and_that_is_not_here(runne
 
 
 def test_runs_are_not_spread_by_torchrun(tmp_path, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    for name, value in {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost"}.items():
+        monkeypatch.setenv(name, value)
     with pytest.raises(SpecError, match="torchrun has started 2 processes"):
         run.compute([], Store(tmp_path), "smoke")
