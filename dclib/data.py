@@ -87,14 +87,14 @@ class Dataset:
 
     def normalise(self, pixels: UInt8[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
         """Scale pixels to [0, 1], subtract the channel's mean and divide by its standard deviation."""
-        mean, std = self._moments(pixels.device)
-        return pixels.float().div_(255).sub_(mean).div_(std)
+        largest, mean, std = self._moments(pixels.device)
+        return pixels.float().div_(largest).sub_(mean).div_(std)
 
-    def _moments(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation on a device, put there once: a step that is captured must copy nothing from the CPU."""
-        kept = self.__dict__.setdefault("_kept_moments", {})
+    def _moments(self, device: torch.device) -> tuple[Tensor, ...]:
+        """255, mean and std on a device, once, for captured steps; as tensors, for by a number a GPU divides less exactly."""
+        kept, values = self.__dict__.setdefault("_kept_moments", {}), ((255.0,), self.mean, self.std)
         if device not in kept:
-            kept[device] = tuple(torch.tensor(v, dtype=torch.float32, device=device).view(-1, 1, 1) for v in (self.mean, self.std))
+            kept[device] = tuple(torch.tensor(v, dtype=torch.float32, device=device).view(-1, 1, 1) for v in values)
         return kept[device]
 
     @property

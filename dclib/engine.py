@@ -103,7 +103,13 @@ def chunk(device: torch.device) -> int:
 
 
 def prepare(network: nn.Module, engine: str, precision: str = "float32") -> Callable:
-    """Return the network's form for first-order passes, compiled or in bfloat16 as asked; it shares the parameters."""
+    """Return the network's form for first-order passes, compiled or in bfloat16 as asked; it shares the parameters.
+
+    Raises:
+        SpecError: it is to be compiled for TF32, which not every torch from 2.9 on can.
+    """
+    if (engine, precision) == ("compiled", "tf32"):
+        raise SpecError("precision 'tf32' goes with the engines captured and eager, not with compiled: use engine=captured")
     forward = _in_bfloat16(network) if precision == "bfloat16" else network
     if engine != "compiled":
         return forward

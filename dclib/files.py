@@ -87,11 +87,18 @@ def _make_room(path: Path) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time work in a folder, which is made if it is not there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
+    """Let one process at a time work in a folder, which is made if it is not there.
+
+    Raises:
+        FileError: it cannot be made or opened.
+    """
     try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
         fcntl.flock(handle, fcntl.LOCK_EX)
+    except OSError as error:
+        raise _unwritable("work in", folder, error) from error
+    try:
         yield
     finally:
         os.close(handle)

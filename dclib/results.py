@@ -13,7 +13,7 @@ from typing import Any
 
 from .applications import ApplicationRun
 from .condensed import CondensedSet
-from .files import append_line
+from .files import append_line, locked
 from .presets import Cell, Run
 from .records import FILES, checkpoint_about, read_records
 from .spec import TrainGan, WholeTraining
@@ -70,12 +70,13 @@ class Store:
         Raises:
             FileError: the folder cannot be read or written.
         """
-        self.refresh()
-        known = self.records.get(record["key"], [])
-        if known and not set(record.get("accuracies", ())).difference(*(r.get("accuracies", ()) for r in known)):
-            return False
-        self.add(preset, record)
-        return True
+        with locked(self.root / preset):
+            self.refresh()
+            known = self.records.get(record["key"], [])
+            if known and not set(record.get("accuracies", ())).difference(*(r.get("accuracies", ()) for r in known)):
+                return False
+            self.add(preset, record)
+            return True
 
     def refresh(self) -> None:
         """Read the records anew when they are next asked for: another process may have added some."""

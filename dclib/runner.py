@@ -16,6 +16,7 @@ from .applications import ApplicationRun, LearnTasks
 from .baselines import loss_summary
 from .courses import course_of
 from .errors import DataError
+from .files import locked
 from .presets import Run
 from .progress import Progress
 from .provenance import now, provenance
@@ -66,10 +67,11 @@ class Runner:
 
     def _keep(self, run: MakeSet, made: CondensedSet) -> CondensedSet:
         """Keep a new set, unless another process has been faster: then its set is the one that networks are trained on."""
-        if (path := self.store.find_set(run.key)) is not None:
-            return CondensedSet.load(path)
-        made.save(self.store.set_path(self.preset, run.key))
-        return made
+        with locked(self.store.root / self.preset):
+            if (path := self.store.find_set(run.key)) is not None:
+                return CondensedSet.load(path)
+            made.save(self.store.set_path(self.preset, run.key))
+            return made
 
     def _make(self, run: MakeSet) -> CondensedSet:
         about, dataset = {"started": now()}, load_of(run)

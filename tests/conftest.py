@@ -1,6 +1,7 @@
 """Small made data, for the tests that need images but no particular ones."""
 
 import dataclasses
+import os
 from typing import Any
 
 import pytest
@@ -9,6 +10,16 @@ import torch
 from dclib import experiments, lanes, run, sets
 from dclib.data import Dataset
 from dclib.results import Store
+
+
+def pytest_configure(config):
+    """Tests that leave the device open are a CPU's, wherever they run: a GPU is seen by `pytest -m cuda` alone.
+
+    The records under test are this folder's.
+    """
+    os.environ.pop("DCLIB_RESULTS", None)
+    if config.option.markexpr != "cuda":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 @pytest.fixture(scope="session")

@@ -72,7 +72,7 @@ def test_the_records_tell_condensed_images_from_a_rivals(name):
     rows = {place: found for place in ROWS if {OURS, name} <= (found := row(*place)).keys()}
     if len(rows) < 2:
         pytest.skip(f"not two rows recorded yet that have both condensed images and {name}, but {len(rows)}")
-    assert refuted(swapped(rows, OURS, name))
+    assert name in {where[2] for where in refuted(swapped(rows, OURS, name))}
 
 
 def test_at_one_image_herding_and_k_center_choose_the_same_index_for_index():

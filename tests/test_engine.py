@@ -1,14 +1,16 @@
 """Which device and engine are taken, said aloud; and that compiling changes nothing but rounding."""
 
+import dataclasses
 import logging
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 import torch
 
 from dclib import condense, engine, networks, train
-from dclib.errors import SpecError
+from dclib.errors import Interrupted, SpecError
 from dclib.spec import Condensation, ConvNet, Training
 
 CPU = torch.device("cpu")
@@ -93,8 +95,14 @@ def test_a_gpu_too_many_is_refused(monkeypatch):
         engine.resolve_device("cuda:2")
 
 
-def test_the_allocator_is_tuned_once():
-    assert engine.tune_allocator() is engine.tune_allocator()
+def test_the_allocator_is_tuned_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(engine.platform, "libc_ver", lambda: asked.append(1) or ("other", ""))
+    engine.tune_allocator.cache_clear()
+    assert not engine.tune_allocator()
+    assert not engine.tune_allocator()
+    assert len(asked) == 1
+    engine.tune_allocator.cache_clear()
 
 
 THREADED = """
@@ -139,6 +147,64 @@ def test_condensing_compiled_equals_eager(make_dataset, monkeypatch):
     eager, compiled = (condense.condense(make_dataset(6, 9, 9), hyper, device="cpu", engine=e) for e in ("eager", "compiled"))
     torch.testing.assert_close(compiled.images, eager.images, rtol=1e-9, atol=1e-9)
     assert compiled.losses == pytest.approx(eager.losses, rel=1e-10)
+
+
+def test_arithmetic_is_exact_and_put_back_even_after_an_error():
+    places, seen = (torch.backends.cudnn.conv, torch.backends.cuda.matmul), []
+
+    def flags():
+        return [place.fp32_precision for place in places]
+
+    @contextmanager
+    def failing():
+        with engine.arithmetic("float32", CPU):
+            seen.extend(flags())
+            yield
+
+    before = flags()
+    with pytest.raises(ZeroDivisionError), failing():
+        1 // 0  # noqa: B018
+    assert seen == ["ieee", "ieee"]
+    assert flags() == before
+    with pytest.raises(SpecError, match="precision 'tf32' is a GPU's"), engine.arithmetic("tf32", CPU):
+        pass
+
+
+def test_the_precision_asked_for_is_that_of_condensing_and_of_training(made, monkeypatch):
+    prepare, seen = engine.prepare, []
+    monkeypatch.setattr(engine, "prepare", lambda *given: seen.append(given[2]) or prepare(*given))
+    hyper = Condensation(1, ConvNet(width=4, depth=1), outer_steps=1, real_batch=4, precision="bfloat16").resolve()
+    made_small = condense.condense(made, hyper, device="cpu", engine="eager")
+    exact = condense.condense(made, dataclasses.replace(hyper, precision="float32"), device="cpu", engine="eager")
+    assert made_small.losses != exact.losses
+    assert made_small.losses == pytest.approx(exact.losses, rel=0.1)
+    training = Training(hyper.network, epochs=1, precision="bfloat16")
+    train.evaluate(made.normalise(made.x_train), made.y_train, made, training, seeds=[0], device="cpu", engine="eager")
+    assert seen == ["bfloat16", "float32", "bfloat16"]
+
+
+def test_tf32_is_not_compiled():
+    with pytest.raises(SpecError, match="not with compiled: use engine=captured"):
+        engine.prepare(torch.nn.Linear(2, 2), "compiled", "tf32")
+
+
+@compiles
+def test_stopped_compiled_condensing_goes_on_to_the_same_bits(make_dataset, tmp_path, monkeypatch):
+    """In what is, for the compiler, another process, and with pieces of two sizes."""
+    monkeypatch.setattr(engine, "CHUNK", 4)
+    made, more = make_dataset(6, 9, 9), dict(device="cpu", engine="compiled")
+    hyper = Condensation(2, ConvNet(width=4, depth=1), outer_steps=3, inner_steps=2, network_epochs=2, real_batch=6).resolve()
+    unbroken = condense.condense(made, hyper, **more)
+    torch._dynamo.reset()
+    monkeypatch.setattr(condense, "CHECKPOINT_SECONDS", 0.0)
+    with pytest.raises(Interrupted):
+        condense.condense(made, hyper, checkpoint=tmp_path / "c", should_stop=(tmp_path / "c").exists, **more)
+    torch._dynamo.reset()
+    resumed = []
+    on = condense.condense(made, hyper, checkpoint=tmp_path / "c", on_resume=lambda state: resumed.append(state.k), **more)
+    assert 0 < resumed[0] < 3
+    assert torch.equal(on.images, unbroken.images)
+    assert on.losses == unbroken.losses
 
 
 @compiles

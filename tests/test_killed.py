@@ -28,10 +28,18 @@ def start(name, results):
     return subprocess.Popen(command, env=where, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
+def size(path):
+    """Of what is written, bytes; a file that is still hidden, or gone by now, has none."""
+    try:
+        return 0 if path.name.startswith(".") else path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 def kill_in_the_middle(process, results, left):
     """Kill it soon after it has left something."""
     end = time.monotonic() + SECONDS
-    while not any(path.stat().st_size for path in results.glob(f"smoke/{left}")):
+    while not any(size(path) for path in results.glob(f"smoke/{left}")):
         assert process.poll() is None
         assert time.monotonic() < end
         time.sleep(0.01)

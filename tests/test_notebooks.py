@@ -15,7 +15,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from dclib import experiments
+from dclib import experiments, studies
+from dclib.results import Store
 from dclib.variants import steps
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,6 +53,14 @@ NARROWED = {
 RECORDED = {name: [] for name in ("datasets", "speed", "own_data", "costs")}  # kinds of records
 RECORDED |= {"continual": ["tasks"], "nas": ["candidates", "sets", "whole"]}
 FIGURES = {"distillation": 2, "speed": 2, "condensed_images": 2, "more_baselines": 2, "choices": 2}  # in the others one
+# decimals of an answer that stand in no table of its page: settings, differences and means of what does, other records
+ELSEWHERE = {
+    "ablation_activation": {"85.5", "84.4"},
+    "ablation_distance": {"0.1", "61.0", "5.3", "52.2", "2.0"},
+    "ablation_width": {"0.4", "86.0"},
+    "more_baselines": {"13.5"},
+    "speed": {"2.4", "1.18", "1.6", "1.8"},
+}
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
 
@@ -119,6 +128,22 @@ def test_the_kept_table_is_checked_and_numbered(path):
         (output,) = cell.outputs
         assert output.data["text/markdown"].startswith(":::{table} ")
         assert "|---" in output.data["text/plain"]
+
+
+@each
+def test_every_decimal_of_the_answer_stands_in_a_table(path):
+    """So that no number outlives the records it was read from."""
+    tables = "\n".join(output.data["text/plain"] for c in cells(path) if "keep_output" in tags(c) for output in c.outputs)
+    decimal = r"(?<![\d.])\d+\.\d+(?!\d)"
+    said, shown = (set(re.findall(decimal, text)) for text in (cells(path)[0].source, tables))
+    assert said - shown == ELSEWHERE.get(path.stem, set())
+
+
+@pytest.mark.parametrize("name", studies.ALL)
+def test_what_is_measured_is_not_called_unmeasured(name):
+    unmeasured = Store(ROOT / "results").incomplete(studies.ALL[name].cells(experiments.CPU))
+    (path,) = (path for path in NOTEBOOKS if path.stem == name)
+    assert unmeasured or "Not measured yet" not in cells(path)[0].source
 
 
 def test_labels_are_unique():

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from dclib import condense, networks, reference
+from dclib import networks, reference
 from dclib.data import generator
-from dclib.errors import DclibError
+from dclib.errors import SpecError
 from dclib.spec import MLP, Condensation, ConvNet
 
 THIN = ConvNet(width=4, depth=2)
@@ -149,10 +149,7 @@ def test_each_outer_step_draws_another_network():
     assert len({reference.network_seed(seed, k) for seed in range(3) for k in range(50)}) == 150
 
 
-def test_real_initialisation_is_honoured_or_refused(made):
-    h = small(init="real", outer_steps=1, image_lr=1e-12)
-    try:
-        S = reference.condense(made, h)
-    except DclibError:
-        return
-    torch.testing.assert_close(S, condense.initial_images(made, h, 0, torch.float64), rtol=0, atol=1e-6)
+@pytest.mark.parametrize("changes", [dict(init="real"), dict(patience=3), dict(precision="bfloat16")], ids=str)
+def test_what_the_literal_algorithm_lacks_is_refused(made, changes):
+    with pytest.raises(SpecError, match=str(next(iter(changes.values())))):
+        reference.condense(made, small(**changes))

@@ -1,6 +1,8 @@
 """Condensed sets and records on disk: what is written is read back, and what is damaged is refused."""
 
 import json
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -234,6 +236,20 @@ def test_records_are_found_by_key_oldest_first(tmp_path):
     assert [r["started"][-1] for r in Store(tmp_path).records["k1"]] == ["1", "2", "3"]
     assert (tmp_path / "cpu" / "sets.jsonl").read_text().count("\n") == 1
     assert store.accuracies("nothing") == {}
+
+
+def test_two_processes_that_have_done_the_same_record_it_once(tmp_path):
+    code = """if True:
+        import sys
+        from dclib.results import Store
+        store = Store(sys.argv[1])
+        for i in range(60):
+            store.add_once("cpu", {"key": f"k{i}", "kind": "MakeSet"})
+    """
+    both = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) for _ in range(2)]
+    assert [process.wait(timeout=300) for process in both] == [0, 0]
+    lines = (tmp_path / "cpu" / "sets.jsonl").read_text().splitlines()
+    assert sorted(json.loads(line)["key"] for line in lines) == sorted(f"k{i}" for i in range(60))
 
 
 def test_what_is_missing_of_a_run_and_of_cells(tmp_path):

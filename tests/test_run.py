@@ -15,7 +15,7 @@ from dclib import runner as doing
 from dclib import whole as wholes
 from dclib.baselines import GanTraining
 from dclib.data import generator
-from dclib.errors import DclibError, Diverged, Interrupted, SpecError
+from dclib.errors import DataError, Diverged, Interrupted, SpecError
 from dclib.experiments import Cell, Preset
 from dclib.records import in_words
 from dclib.results import CondensedSet, Store
@@ -342,13 +342,13 @@ def test_a_set_of_other_data_is_not_taken(tmp_path):
 
     own = dataclasses.replace(RUN, set=dataclasses.replace(SET, dataset=str(path)))
     runner_on(0).train_networks(own)
-    with pytest.raises(DclibError):
+    with pytest.raises(DataError, match="has changed since"):
         runner_on(1).train_networks(dataclasses.replace(own, networks=3))
 
 
 def test_a_set_of_nan_is_neither_kept_nor_recorded(runner):
     diverging = dataclasses.replace(SET, hyper=dataclasses.replace(HYPER, outer_steps=4, image_lr=1e30))
-    with pytest.raises(DclibError):
+    with pytest.raises(Diverged, match="NaN or infinite"):
         runner.make_set(diverging)
     assert runner.store.find_set(diverging.key) is None
     assert reread(runner).records == {}
