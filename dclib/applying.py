@@ -57,6 +57,7 @@ def train_candidate(runner: Any, run: TrainCandidate) -> None:
     rest, validation = sets.load_parts(run.dataset, run.held_out, 0, 0)
     images, labels = _pool(runner, run, rest)
     seeds, started, times = {derive(j, run.key): j for j in missing}, now(), []
+    engine = "captured" if engines.choose(runner.engine, runner.where, 0) == "captured" else "eager"
     tests = [validation, rest] if run.tested else [validation]
     found: dict[str, tuple[float, ...]] = {}
 
@@ -73,7 +74,7 @@ def train_candidate(runner: Any, run: TrainCandidate) -> None:
             run.hyper,
             seeds=list(seeds),
             device=str(runner.where),
-            engine=runner.engine,
+            engine=engine,
             on_network=on_network,
             should_stop=runner.should_stop,
         )
@@ -82,8 +83,7 @@ def train_candidate(runner: Any, run: TrainCandidate) -> None:
             columns = [{j: round(scores[i], 4) for j, scores in found.items()} for i in range(len(tests))]
             values = dict(zip(("accuracies", "test"), columns, strict=False))
             about = {"seconds": round(sum(times), 2), "pool": len(labels), "data_hash": rest.hash}
-            captured = engines.choose(runner.engine, runner.where, 0) == "captured"
-            runner.record(run, started, "captured" if captured else "eager", {**values, **about})
+            runner.record(run, started, engine, {**values, **about})
 
 
 def _pool(runner: Any, run: TrainCandidate, rest: Dataset) -> tuple[torch.Tensor, torch.Tensor]:

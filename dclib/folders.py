@@ -1,6 +1,7 @@
 """Reading the user's own images: a folder with train/<class>/… and test/<class>/…, as numpy arrays."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -82,6 +83,13 @@ def _mode(file: Path) -> str:
         return image.mode
 
 
+def flat(image: Any, channels: int) -> Any:
+    """A PIL image of a mode in `GREY` or `COLOUR` with one channel, or with three."""
+    if image.mode == "P":  # a palette may hold transparent colours, which only RGBA can express
+        image = image.convert("RGBA")
+    return image.convert("L" if channels == 1 else "RGB")
+
+
 def _pixels(file: Path, channels: int) -> np.ndarray:
     """Decode one image, upright, as uint8 (H, W, C)."""
     from PIL import ImageOps
@@ -93,10 +101,7 @@ def _pixels(file: Path, channels: int) -> np.ndarray:
             raise _unreadable(file, error) from error
     with _open(file) as image:
         try:
-            upright = ImageOps.exif_transpose(image)
-            if upright.mode == "P":  # a palette may hold transparent colours, which only RGBA can express
-                upright = upright.convert("RGBA")
-            pixels = np.asarray(upright.convert("L" if channels == 1 else "RGB"))
+            pixels = np.asarray(flat(ImageOps.exif_transpose(image), channels))
         except (*UNREADABLE, SyntaxError) as error:
             raise _unreadable(file, error) from error
     return pixels.reshape(*pixels.shape[:2], channels)

@@ -6,7 +6,7 @@ import numpy as np
 
 from .data import Dataset, assemble
 from .errors import DataError, first_line
-from .folders import COLOUR, GREY
+from .folders import COLOUR, GREY, flat
 from .formats import Raw
 from .pixels import convert
 
@@ -57,11 +57,7 @@ def _fitted(image: np.ndarray, side: int, channels: int) -> np.ndarray:
 def _plain(image: Any) -> Any:
     """A PIL image as grey or RGB, whatever its mode; anything else as it is."""
     mode = getattr(image, "mode", None)
-    if mode in GREY:
-        return image.convert("L")
-    if mode in COLOUR:
-        return (image.convert("RGBA") if mode == "P" else image).convert("RGB")  # a palette may hold transparent colours
-    return image
+    return flat(image, 1 if mode in GREY else 3) if mode in (*GREY, *COLOUR) else image
 
 
 def _pixels(image: Any) -> np.ndarray:

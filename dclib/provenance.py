@@ -7,7 +7,6 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +44,8 @@ def code() -> dict[str, Any]:
 @cache
 def versions() -> dict[str, str]:
     """The versions of what a result may depend on."""
+    from importlib.metadata import version  # slow to import, and every command imports this module
+
     return {"python": platform.python_version(), "torch": version("torch"), "dclib": version("dclib")}
 
 

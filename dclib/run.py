@@ -37,9 +37,11 @@ def execute(cells: Sequence[Cell | Case], runner: Runner) -> None:
         Interrupted: told to stop; what is finished is recorded, what is not goes on next time.
         Diverged: a run left the finite numbers; all that does not stand on it is done.
     """
-    runs = [run for cell in cells for run in cell.runs()]
+    ordered = [(cell, list(cell.runs())) for cell in sorted(cells, key=lambda cell: cell.cost)]
+    runs = [run for _, its in ordered for run in its]
     runner.courses = shared(run.set for run in runs if isinstance(run, TrainNetworks))
-    groups, failures = _groups(cells, runner.store), Failures(runner.store)
+    groups = [some for cell, its in ordered for some in together(cell, its) if any(map(runner.store.missing, some))]
+    failures = Failures(runner.store)
     short = sum(isinstance(some[0], TrainCandidate) for some in groups)
     with Progress("training architectures", short, hidden=not short) as progress:  # other runs have bars of their own
         for some in groups:
@@ -50,12 +52,6 @@ def execute(cells: Sequence[Cell | Case], runner: Runner) -> None:
                 progress.step()
     forget(runs, runner.store, runner.preset)
     failures.tell()
-
-
-def _groups(cells: Sequence[Cell | Case], store: Store) -> list[list[Run | ApplicationRun]]:
-    """The runs behind these cells of which something is missing, the cheapest first, those that are done together in one list."""
-    ordered = sorted(cells, key=lambda cell: cell.cost)
-    return [some for cell in ordered for some in together(cell, list(cell.runs())) if any(map(store.missing, some))]
 
 
 def _do(runs: list[Run | ApplicationRun], runner: Runner, failures: "Failures") -> None:

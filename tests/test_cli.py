@@ -105,7 +105,7 @@ from dclib.cli import main
 def loaded(*names): return [name for name in names if name in sys.modules]
 assert main(["--help"]) == main(["condense", "--help"]) == 0
 assert main(["condense", "digits", "-o", "x", "--ipc", "0"]) == 1 and main(["train"]) == 2
-assert not loaded("torch", "numpy", "matplotlib", "sklearn", "rich", "tqdm"), loaded("torch", "numpy")
+assert not loaded("torch", "numpy", "pandas", "matplotlib", "sklearn", "rich", "tqdm"), loaded("torch", "numpy")
 assert main(["data"]) == main(["status"]) == 0 and main(["run", "nothing"]) == main(["train", "nowhere"]) == 1
 assert main(["condense", "digits", "-o", "/dev/null/x"]) == 1 and main(["run", "method", "--datasets", "digit"]) == 1
 assert main(["verify", "nothing"]) == main(["verify", "method", "--preset", "smoke"]) == 1

@@ -176,7 +176,7 @@ def no_scheduler(port):
     sentence = rf"^no Dask scheduler answers at tcp://127\.0\.0\.1:{port}: [^.]+$"
     with pytest.raises(ClusterError, match=sentence), connected(f"tcp://127.0.0.1:{port}", None):
         pass
-    assert time.monotonic() - start < 60
+    assert time.monotonic() - start < 8
 
 
 def test_a_worker_of_another_version_is_refused_and_both_are_named(client, address, monkeypatch, tmp_path, recwarn):
@@ -302,9 +302,7 @@ def test_workers_of_this_machine_compute_what_one_process_does(cells, tmp_path, 
     assert found == {key: serially[key] for key in found}
     assert len(found) == 10
     assert not list(tmp_path.rglob("checkpoints/*.safetensors"))
-    said = [line for line in capfd.readouterr().err.splitlines() if " left" not in line]
-    assert len(said) == 1
-    assert re.fullmatch(r"runs on worker processes: 6 of 6 in \d+ (s|min)", said[0])
+    assert re.fullmatch(r"runs on worker processes: 6 of 6 in \d+ s\n", capfd.readouterr().err)
     assert dict(os.environ) == environment
 
 
