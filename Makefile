@@ -78,7 +78,7 @@ campaign: $(READY)
 	@$(PY) tests/campaign.py --kills 100 --inputs 40 --record
 
 release: $(READY)
-	@$(PY) -m dclib.release
+	@$(PY) -m dclib.commands.release
 
 clean:
 	@rm -rf _build build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .coverage

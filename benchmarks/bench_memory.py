@@ -32,7 +32,7 @@ def work(contestant: str, case: dict) -> None:
     import torch
 
     from dclib import engine as engines
-    from dclib.provenance import peak_memory_mb
+    from dclib.support.provenance import peak_memory_mb
 
     engines.tune_allocator()
     mode, _, steps = contestant.partition("/")
@@ -84,8 +84,8 @@ def held_on_cpu(make) -> int:
 
 def distilling(loaded, case: dict, mode: str, steps: int):
     """One iteration through so many steps: ten batches of one image per class, again and again."""
-    from dclib.baselines import Distillation
     from dclib.distill import Distiller
+    from dclib.hyper.baselines import Distillation
     from dclib.spec import Network
 
     network = Network.parse(f"{case['network']}:init=xavier")

@@ -25,7 +25,7 @@ def work(contestant: str, case: dict) -> None:
     from dclib import engine as engines
     from dclib import networks, reference
     from dclib.spec import Network, Training
-    from dclib.stacked import train_together
+    from dclib.steps.stacked import train_together
     from dclib.train import schedule, train
 
     if contestant != "plain":

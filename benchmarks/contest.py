@@ -73,7 +73,7 @@ def peak_gflops(device: str = "cpu") -> float:
 
 def finish(found: dict, device: str = "cpu") -> None:
     """End a contestant's process: print what it found, with its peak memory on that device unless that is among it."""
-    from dclib.provenance import peak_memory_mb
+    from dclib.support.provenance import peak_memory_mb
 
     print(json.dumps({"peak_mb": peak_memory_mb(device), **found}))
 
@@ -115,8 +115,8 @@ def table(title: str, found: dict[str, dict]) -> str:
 
 def record(bench: str, title: str, case: dict, found: dict[str, dict], records: Path = RECORDS, **more: object) -> None:
     """Append a contest to the records, as one line of JSON, and print it."""
-    from dclib.files import append_line
-    from dclib.provenance import now, provenance
+    from dclib.support.files import append_line
+    from dclib.support.provenance import now, provenance
 
     device = case.get("device", "cpu")
     about = provenance(now(), _device_name(device), "several")

@@ -10,6 +10,10 @@
 The names below are loaded when they are first used, so that `import dclib` costs nothing and needs no torch. The algorithm
 itself is `dclib.condense.condense` and stage T `dclib.train.evaluate`: `dclib.condense` and `dclib.train` are the modules, as
 for Python they must be, and the functions that make and test a whole set are `condense_set` and `train_on_set`.
+
+Beside this file lie the parts of the paper and of its experiments. What they are made of lies in folders: `hyper` and `declared`
+what `spec` and `experiments` are written with, `images`, `steps` and `runs` what computes, `recorded`, `pages` and `commands` what
+keeps and shows what came of it, and `support` what any program needs.
 """
 
 from importlib import import_module
@@ -19,12 +23,12 @@ from typing import Any
 _PUBLIC = {
     "errors": ("DclibError", "SpecError", "DataError", "FileError", "Interrupted"),
     "spec": ("Condensation", "Training", "MakeSet", "TrainNetworks", "Network"),
-    "architectures": ("MLP", "ConvNet", "LeNet", "AlexNet", "VGG11", "ResNet18", "AlexCifarNet", "OwnNetwork"),
+    "hyper.architectures": ("MLP", "ConvNet", "LeNet", "AlexNet", "VGG11", "ResNet18", "AlexCifarNet", "OwnNetwork"),
     "data": ("Dataset", "load"),
-    "objects": ("from_torchvision",),
+    "images.objects": ("from_torchvision",),
     "results": ("CondensedSet", "Store"),
-    "sets": ("condense_set", "train_on_set"),
-    "selecting": ("selection", "select_set"),
+    "runs.sets": ("condense_set", "train_on_set"),
+    "runs.selecting": ("selection", "select_set"),
     "train": ("evaluate",),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}

@@ -12,13 +12,13 @@ from typing import Annotated, Any
 
 import typer
 
-from . import commands, set_commands
-from .checks import usual_augmentation
-from .console import guarded, say, summary, table
+from .commands import on_records, on_sets
+from .commands.options import Device, Engine, Network_, Precision, Seed, SetFile, examples, option
 from .errors import Interrupted, SpecError
-from .options import Device, Engine, Network_, Precision, Seed, SetFile, examples, option
-from .provenance import launched
+from .hyper.checks import usual_augmentation
 from .spec import AUGMENTATIONS, DISTANCES, Condensation, MakeSet, Network, Training
+from .support.console import guarded, say, summary, table
+from .support.provenance import launched
 
 app = typer.Typer(
     help="Dataset condensation with gradient matching: learn a few images that train a network almost as the whole data set does.",
@@ -73,7 +73,7 @@ def condense(
     if image_lr is None:
         options["image_lr"] = 0.01 if options["network"].family == "MLP" and distance == "layerwise" else 0.1
     hyper = Condensation(**{f.name: options[f.name] for f in dataclasses.fields(Condensation)}).resolve()
-    from .sources import spelled  # loads numpy
+    from .images.sources import spelled  # loads numpy
 
     run = MakeSet(spelled(dataset), "condense", seed, hyper, image_size)
     if not _condense(run, output, device, engine, force, {"snapshots": snapshots, "evaluate_every": evaluate_every}):
@@ -85,13 +85,14 @@ def condense(
 
 def _condense(run: MakeSet, output: Path, device: str, engine: str, force: bool, watched: dict[str, int]) -> bool:
     """Make the set, with the other processes if `torchrun` has started several; True in the one that speaks for all."""
-    from .files import check_output
+    from .support.files import check_output
 
     check_output(output)
     if bad := [name for name, steps in watched.items() if steps < 0]:
         raise SpecError(f"{bad[0]} must be a whole number of at least 0, not {watched[bad[0]]}")
-    from . import kept, ranks, sets
-    from .stopping import stopping
+    from .runs import kept, sets
+    from .steps import ranks
+    from .support.stopping import stopping
 
     with ranks.joined(device) as (me, device):
         sets.load_of(run)  # before signals are caught, so that Ctrl-C ends a download at once
@@ -110,7 +111,7 @@ def _looks(run: MakeSet, output: Path, device: str, snapshots: int, evaluate_eve
     """What is looked at between outer steps."""
     if not snapshots and not evaluate_every:
         return []
-    from . import sets, watch
+    from .runs import sets, watch
 
     dataset, looks = sets.load_of(run), []
     if snapshots:
@@ -153,8 +154,8 @@ def train(
 
 
 def _train(made: Any, hyper: Training, networks: int, **how: Any) -> None:
-    from .sets import load_for, train_on_set
-    from .stopping import stopping
+    from .runs.sets import load_for, train_on_set
+    from .support.stopping import stopping
 
     load_for(made, how["dataset"])  # as in `condense`
     accuracies: list[float] = []
@@ -171,9 +172,9 @@ def _train(made: Any, hyper: Training, networks: int, **how: Any) -> None:
 @app.command()
 def show(file: SetFile, output: Annotated[Path | None, option("a picture  [default: SET.png]", "--output", "-o")] = None) -> None:
     """Draw a set: a row for each class."""
-    from .figures import save_grid
-    from .files import check_apart
+    from .pages.figures import save_grid
     from .results import CondensedSet
+    from .support.files import check_apart
 
     output = output or file.with_suffix(".png")
     check_apart(file, output)
@@ -181,19 +182,19 @@ def show(file: SetFile, output: Annotated[Path | None, option("a picture  [defau
     print(output)
 
 
-app.command(epilog=set_commands.SELECT_EXAMPLES)(set_commands.select)
-app.command(epilog=set_commands.EXPORT_EXAMPLES)(set_commands.export)
-app.command(epilog=commands.RUN_EXAMPLES)(commands.run)
-app.command(epilog=commands.VERIFY_EXAMPLES)(commands.verify)
-app.command()(commands.status)
-app.command(epilog=commands.MERGE_EXAMPLES)(commands.merge)
+app.command(epilog=on_sets.SELECT_EXAMPLES)(on_sets.select)
+app.command(epilog=on_sets.EXPORT_EXAMPLES)(on_sets.export)
+app.command(epilog=on_records.RUN_EXAMPLES)(on_records.run)
+app.command(epilog=on_records.VERIFY_EXAMPLES)(on_records.verify)
+app.command()(on_records.status)
+app.command(epilog=on_records.MERGE_EXAMPLES)(on_records.merge)
 
 
 @app.command()
 def data() -> None:
     """List the data sets, and how to get those not here."""
-    from .formats import ARRAYS
-    from .sources import available, data_root
+    from .images.formats import ARRAYS
+    from .images.sources import available, data_root
 
     rows = available()
     print(table(("data set", "found", "training", "test", ""), ((r.name, r.where, r.train, r.test, r.note) for r in rows)))

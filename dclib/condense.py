@@ -14,14 +14,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from . import engine as engines
-from . import trial
-from .checkpoint import State, load_checkpoint, save_checkpoint
-from .courses import course
 from .data import Dataset, generator
 from .errors import Diverged, Interrupted
-from .inner import InnerStep
-from .ranks import ALONE, Ranks
+from .hyper.courses import course
 from .spec import Condensation, key
+from .steps import trial
+from .steps.checkpoint import State, load_checkpoint, save_checkpoint
+from .steps.inner import InnerStep
+from .steps.ranks import ALONE, Ranks
 
 CHECKPOINT_SECONDS = 20.0
 

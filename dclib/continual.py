@@ -17,14 +17,15 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from . import coresets, loop, networks
+from . import coresets, networks
 from . import engine as engines
-from .applications import Rehearsal
 from .data import Dataset, generator
 from .errors import Diverged, SpecError
-from .files import array_checksum
+from .hyper.applications import Rehearsal
 from .spec import key
-from .tasks import Phase, check_tasks, distillation, few_tests, phases
+from .steps import loop
+from .steps.tasks import Phase, check_tasks, distillation, few_tests, phases
+from .support.files import array_checksum
 from .train import accuracy
 
 Sets = Sequence[Float[Tensor, "classes ipc c h w"]]

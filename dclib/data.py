@@ -18,12 +18,12 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
-from . import sources
 from .errors import DataError
-from .folders import read_folder
-from .formats import ARRAYS, Raw, check, read_npz
-from .pixels import VIEWS, canonical, convert, measure
-from .sources import KNOWN, Known, available
+from .images import sources
+from .images.folders import read_folder
+from .images.formats import ARRAYS, Raw, check, read_npz
+from .images.pixels import VIEWS, canonical, convert, measure
+from .images.sources import KNOWN, Known, available
 from .spec import derive
 
 __all__ = ["KNOWN", "Dataset", "available", "generator", "hold_out", "load"]

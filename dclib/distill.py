@@ -15,12 +15,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from . import engine as engines
-from . import loop, networks
-from .baselines import Distillation
+from . import networks
 from .data import Dataset, generator
 from .errors import DataError, Diverged
+from .hyper.baselines import Distillation
 from .spec import Network, key
-from .unroll import Images, Rates, descend, outer_gradients, seen
+from .steps import loop
+from .steps.unroll import Images, Rates, descend, outer_gradients, seen
 
 PAD = 4  # of the real images' crops, in pixels
 TENTH = 10  # of the iterations, at most, may be skipped

@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import ablations, dd, variants
-from .ablations import FOUR, SIX
+from .declared import ablations, dd
+from .declared.ablations import FOUR, SIX
+from .declared.presets import AXES, BEST, CPU, GAN, INSTEAD, ORS, PAPER, PRESETS, RANDOM, REAL, SMOKE, WHOLE, Cell, Preset
 from .errors import SpecError, one_of
-from .presets import AXES, BEST, CPU, GAN, INSTEAD, ORS, PAPER, PRESETS, RANDOM, REAL, SMOKE, WHOLE, Cell, Preset
+from .hyper import variants
 from .spec import FAMILIES, GUIDED, Condensation, Network
 
 __all__ = [

@@ -2,9 +2,9 @@
 
 The paper (appendix C, "Generative model") gives the blocks: two of up-sampling, convolution, batch norm and LeakyReLU in the
 generator, three of strided convolution, batch norm and LeakyReLU in the discriminator, both told the label. What it leaves open
-is ours and stands in `baselines.GanTraining`: the widths, Adam and the non-saturating logistic loss. The label enters the generator
-beside the noise and the discriminator beside the image, as in the original; as a product with the discriminator's features (Miyato
-and Koyama, 2018) it left the images of a class nearly alike in our trials.
+is ours and stands in `hyper.baselines.GanTraining`: the widths, Adam and the non-saturating logistic loss. The label enters the
+generator beside the noise and the discriminator beside the image, as in the original; as a product with the discriminator's
+features (Miyato and Koyama, 2018) it left the images of a class nearly alike in our trials.
 """
 
 import math
@@ -19,12 +19,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from . import engine as engines
-from . import loop
-from .baselines import GanTraining
 from .data import Dataset, generator
 from .errors import DataError, Diverged, SpecError
-from .seeded import seeded
+from .hyper.baselines import GanTraining
 from .spec import key
+from .steps import loop
+from .steps.seeded import seeded
 
 
 class Generator(nn.Module):

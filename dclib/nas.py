@@ -15,11 +15,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from . import engine as engines
-from .applications import ShortTraining
 from .data import Dataset, generator
 from .errors import DataError, Interrupted
+from .hyper.applications import ShortTraining
 from .spec import Network
-from .stacked import STOPPED, TOGETHER, Descent, Stack
+from .steps.stacked import STOPPED, TOGETHER, Descent, Stack
 from .train import accuracy, draw
 
 

@@ -16,10 +16,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from . import factories
 from .errors import SpecError
-from .seeded import seeded
 from .spec import FAMILIES, Network, OwnNetwork
+from .steps import factories
+from .steps.seeded import seeded
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "leakyrelu": lambda: nn.LeakyReLU(0.01)}
 GROUPS = 4  # of group norm

@@ -7,8 +7,8 @@ its source, so they are not here either.
 import re
 from typing import Any
 
-from .architectures import Network
-from .dd import learner
+from .declared.dd import learner
+from .hyper.architectures import Network
 
 Accuracy = tuple[float, float]  # mean, standard deviation
 

@@ -7,15 +7,15 @@
 import inspect
 from collections.abc import Callable, Sequence
 
-from .charts import curves, dot_plot
-from .comparison import comparison_table, records_list
-from .drawings import ladder, step_curves, tracks
-from .figures import emergence, heatmap, image_grid, image_grids, image_rows, save_grid
-from .findings import choices_rows, order_sentence, rank_sentence, steps_rows
-from .outcomes import Outcome, look_up, title, varying
+from .pages.charts import curves, dot_plot
+from .pages.comparison import comparison_table, records_list
+from .pages.drawings import ladder, step_curves, tracks
+from .pages.figures import emergence, heatmap, image_grid, image_grids, image_rows, save_grid
+from .pages.findings import choices_rows, order_sentence, rank_sentence, steps_rows
+from .pages.sentences import agreement_sentence, budget, cost_sentence, missing_sentence
+from .pages.tables import Numbered, list_table, matrix_table, numbered_table, pipe_table, relative_table
+from .recorded.outcomes import Outcome, look_up, title, varying
 from .results import CondensedSet, Store
-from .sentences import agreement_sentence, budget, cost_sentence, missing_sentence
-from .tables import Numbered, list_table, matrix_table, numbered_table, pipe_table, relative_table
 
 __all__ = [
     "Numbered",

@@ -10,16 +10,17 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from . import experiments, studied, studies
+from . import experiments, studies
 from .errors import SpecError, one_of
 from .experiments import AXES, with_yardsticks
-from .outcomes import DASH, Outcome, look_up, title
-from .pixels import VIEWS
+from .images.pixels import VIEWS
+from .images.sources import KNOWN, as_path, data_root
+from .pages.sentences import AXIS_NAMES
+from .recorded import studied
+from .recorded.outcomes import DASH, Outcome, look_up, title
+from .recorded.studied import Learned, Search
 from .report import pipe_table
 from .results import Store
-from .sentences import AXIS_NAMES
-from .sources import KNOWN, as_path, data_root
-from .studied import Learned, Search
 
 PLAIN = (str, int, float, bool, list, tuple, type(None))
 Given = str | int | float | bool | list | tuple | None  # what papermill gives for a parameter, whatever it should be

@@ -11,13 +11,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from .applications import ApplicationRun
-from .condensed import CondensedSet
-from .files import append_line, locked
-from .presets import Cell, Run
-from .records import FILES, checkpoint_about, read_records
+from .declared.presets import Cell, Run
+from .hyper.applications import ApplicationRun
+from .recorded.condensed import CondensedSet
+from .recorded.records import FILES, checkpoint_about, read_records
 from .spec import TrainGan, WholeTraining
 from .studies import Case
+from .support.files import append_line, locked
 
 __all__ = ["CondensedSet", "Store", "results_root"]
 

@@ -9,23 +9,23 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import spread as spreading
-from .applications import ApplicationRun, LearnTasks, TrainCandidate
-from .cluster import check_request, connected
-from .courses import course_of, shared
+from .declared.presets import ORS, Cell, Run
 from .errors import DclibError, Diverged, Interrupted, SpecError
-from .files import check_writable
-from .jobs import Answer, Board, Doable, Job, answer, needed
-from .presets import ORS, Cell, Run
-from .progress import Progress
-from .provenance import launched
-from .records import in_words
+from .hyper.applications import ApplicationRun, LearnTasks, TrainCandidate
+from .hyper.courses import course_of, shared
+from .recorded.records import in_words
 from .results import Store
-from .runner import Runner
-from .sets import load
+from .runs import spread as spreading
+from .runs.cluster import check_request, connected
+from .runs.jobs import Answer, Board, Doable, Job, answer, needed
+from .runs.runner import Runner
+from .runs.sets import load
 from .spec import TrainNetworks, full
-from .stopping import stopping
 from .studies import Case
+from .support.files import check_writable
+from .support.progress import Progress
+from .support.provenance import launched
+from .support.stopping import stopping
 
 TOGETHER = 100  # sets that are held in memory at once
 

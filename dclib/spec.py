@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
-from . import checks
-from .architectures import FAMILIES, MLP, VGG11, AlexCifarNet, AlexNet, ConvNet, LeNet, Network, OwnNetwork, ResNet18
-from .baselines import WAYS, Distillation, TrainGan
-from .checks import AUGMENTATIONS
 from .errors import SpecError, one_of
-from .spelling import derive, full, key, spell
+from .hyper import checks
+from .hyper.architectures import FAMILIES, MLP, VGG11, AlexCifarNet, AlexNet, ConvNet, LeNet, Network, OwnNetwork, ResNet18
+from .hyper.baselines import WAYS, Distillation, TrainGan
+from .hyper.checks import AUGMENTATIONS
+from .hyper.spelling import derive, full, key, spell
 
 __all__ = [
     "AUGMENTATIONS", "FAMILIES", "MLP", "VGG11", "AlexCifarNet", "AlexNet", "Condensation", "ConvNet", "LeNet", "MakeSet",

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .applications import MEMORIES, ApplicationRun, LearnTasks, Rehearsal, ShortTraining, Space, TrainCandidate
+from .declared.presets import hasty
 from .errors import SpecError, one_of
+from .hyper.applications import MEMORIES, ApplicationRun, LearnTasks, Rehearsal, ShortTraining, Space, TrainCandidate
 from .paper import SOURCES
-from .presets import hasty
 from .spec import Condensation, ConvNet, MakeSet, Network, WholeTraining
 
 PROXIES = SOURCES[:-1]

@@ -15,12 +15,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from . import engine as engines
-from . import lanes, networks, trial
+from . import networks
 from .augment import augment
 from .data import Dataset, generator
 from .errors import DataError, Interrupted
 from .spec import Network, Training
-from .stacked import STOPPED, TOGETHER, train_together
+from .steps import lanes, trial
+from .steps.stacked import STOPPED, TOGETHER, train_together
 
 Small = tuple[Float[Tensor, "n c h w"], Int[Tensor, " n"]]  # a set: images, normalised, and their classes
 Tested = tuple[int, float, float]  # a network's seed, its accuracy in percent, its seconds

@@ -16,15 +16,16 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from . import engine as engines
-from . import lanes, networks
+from . import networks
 from .augment import augment
-from .checkpoint import load_tensors, save_tensors
 from .data import Dataset, generator
 from .errors import Diverged, FileError, Interrupted
-from .inner import has_batch_norm
 from .matching import total
 from .networks import Classifier
 from .spec import WholeTraining, key
+from .steps import lanes
+from .steps.checkpoint import load_tensors, save_tensors
+from .steps.inner import has_batch_norm
 from .train import accuracy
 
 CHECKPOINT_SECONDS = 30.0

@@ -136,8 +136,8 @@ def table(records: list[dict]) -> str:
 
 def record(found: dict) -> None:
     """Add a campaign to the records, and write their table."""
-    from dclib.files import append_line, write_atomic
-    from dclib.provenance import now, provenance
+    from dclib.support.files import append_line, write_atomic
+    from dclib.support.provenance import now, provenance
 
     append_line(RECORDS, json.dumps({**found, **provenance(now(), "cpu", "eager")}, sort_keys=True))
     write_atomic(TABLE, table([json.loads(line) for line in RECORDS.read_text().splitlines()]).encode())
@@ -163,7 +163,7 @@ def main() -> int:
 
 if __name__ == "__main__":
     os.environ["OMP_NUM_THREADS"] = "1"  # a process with a pool of threads is not to be forked
-    from dclib import sets
+    from dclib.runs import sets
 
     sets.load("digits", 8)  # once for all, and torch with it
     sys.exit(main())

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from dclib import experiments, lanes, run, sets
+from dclib import experiments, run
 from dclib.data import Dataset
 from dclib.results import Store
+from dclib.runs import sets
+from dclib.steps import lanes
 
 
 def pytest_configure(config):

@@ -221,7 +221,7 @@ def _place(kind: str, content: bytes) -> None:
     """Put a damaged file where the request looks for it."""
     from PIL import Image
 
-    from dclib import sets
+    from dclib.runs import sets
 
     sets.load.cache_clear()
     if "npz" in kind:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dclib import report
-from dclib.charts import OURS, PAPER
-from dclib.outcomes import Outcome
+from dclib.pages.charts import OURS, PAPER
+from dclib.recorded.outcomes import Outcome
 from dclib.results import CondensedSet, Store
 from dclib.spec import Condensation, MakeSet, full
 

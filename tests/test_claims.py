@@ -11,7 +11,7 @@ import pytest
 
 from dclib import paper
 from dclib.experiments import RANDOM
-from dclib.outcomes import Outcome, look_up
+from dclib.recorded.outcomes import Outcome, look_up
 from dclib.results import Store
 
 OURS = "ConvNet"

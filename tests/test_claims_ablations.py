@@ -12,9 +12,9 @@ from statistics import fmean, stdev
 import pytest
 
 from dclib import experiments, paper
-from dclib.ablations import OWN_RATE
-from dclib.outcomes import Outcome, labels, look_up
-from dclib.presets import PAPER
+from dclib.declared.ablations import OWN_RATE
+from dclib.declared.presets import PAPER
+from dclib.recorded.outcomes import Outcome, labels, look_up
 
 LOST = 2.0  # standard errors
 

@@ -13,9 +13,9 @@ import pytest
 from scipy.stats import t as student
 
 from dclib import paper
-from dclib.application_report import gains
-from dclib.ranking import Interval, interval
-from dclib.studied import TOP, Learned, Search, learned, searched
+from dclib.pages.application_report import gains
+from dclib.recorded.ranking import Interval, interval
+from dclib.recorded.studied import TOP, Learned, Search, learned, searched
 from dclib.studies import SOURCES
 
 RIVALS = ("random", "herding")

@@ -9,8 +9,9 @@ images, too.
 
 import pytest
 
-from dclib import dd, memory
-from dclib.outcomes import Outcome, look_up
+from dclib.declared import dd
+from dclib.pages import memory
+from dclib.recorded.outcomes import Outcome, look_up
 
 MARGIN = 2.0  # standard errors of the difference
 WIDER = 2.0  # times the deviation over all networks trained on condensed sets that DD's is; in the paper 13 times

@@ -16,11 +16,13 @@ from PIL import Image
 from typer.main import get_command
 
 import dclib
-from dclib import console, experiments, kept, progress, sets, studies
+from dclib import experiments, studies
 from dclib.cli import app, main
 from dclib.errors import DataError, FileError, Interrupted, SpecError
 from dclib.results import CondensedSet, Store
+from dclib.runs import kept, sets
 from dclib.spec import Condensation, MakeSet, Network, Training
+from dclib.support import console, progress
 
 COMMANDS = ("condense", "train", "show", "select", "export", "run", "verify", "status", "merge", "data")
 TINY = ("--network", "ConvNet:width=8,depth=2", "-K", "2", "--real-batch", "4")

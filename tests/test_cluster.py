@@ -16,14 +16,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from dclib import cluster, experiments, run, spread
+from dclib import experiments, run
 from dclib.cli import main
-from dclib.cluster import check_request, connected, mismatch
 from dclib.errors import ClusterError, DataError, Interrupted, SpecError
-from dclib.jobs import Board
-from dclib.provenance import versions
 from dclib.results import Store
+from dclib.runs import cluster, spread
+from dclib.runs.cluster import check_request, connected, mismatch
+from dclib.runs.jobs import Board
 from dclib.spec import ConvNet, MakeSet, TrainNetworks, WholeTraining
+from dclib.support.provenance import versions
 
 
 @pytest.fixture(scope="module", autouse=True)

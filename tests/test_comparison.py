@@ -5,8 +5,8 @@ import re
 import pytest
 
 from dclib import report
-from dclib.comparison import LISTED, anchor
-from dclib.outcomes import Outcome
+from dclib.pages.comparison import LISTED, anchor
+from dclib.recorded.outcomes import Outcome
 
 
 def outcome(network, *sets, ipc=1, dataset="mnist", paper=None, **more):

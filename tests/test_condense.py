@@ -7,10 +7,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dclib import checkpoint, condense, engine, inner, networks, reference
+from dclib import condense, engine, networks, reference
 from dclib.data import generator
 from dclib.errors import DataError, DclibError, FileError, Interrupted, SpecError
 from dclib.spec import Condensation, ConvNet, loops
+from dclib.steps import checkpoint, inner
 
 THIN = ConvNet(width=4, depth=2)
 

@@ -7,13 +7,14 @@ from itertools import accumulate
 import pytest
 import torch
 
-from dclib import condense, continual, loop
-from dclib.applications import LearnTasks, Rehearsal
+from dclib import condense, continual
 from dclib.continual import Continual
 from dclib.data import generator
 from dclib.errors import DataError, Diverged, FileError, Interrupted, SpecError
+from dclib.hyper.applications import LearnTasks, Rehearsal
 from dclib.spec import Condensation, ConvNet, key
-from dclib.tasks import Phase, check_tasks, distillation, few_tests, phases
+from dclib.steps import loop
+from dclib.steps.tasks import Phase, check_tasks, distillation, few_tests, phases
 from dclib.train import accuracy
 
 CPU = {"device": "cpu"}

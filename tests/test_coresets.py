@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from dclib import coresets, networks, sets
+from dclib import coresets, networks
 from dclib.coresets import forgetting, herding, k_center, select
 from dclib.data import generator
 from dclib.errors import DataError, SpecError
+from dclib.runs import sets
 from dclib.spec import Condensation, ConvNet, MakeSet
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from dclib import condense, continual, distill, nas, networks, reference, train, whole
-from dclib.applications import Rehearsal, ShortTraining
-from dclib.baselines import Distillation
 from dclib.data import generator
+from dclib.hyper.applications import Rehearsal, ShortTraining
+from dclib.hyper.baselines import Distillation
 from dclib.spec import MLP, Condensation, ConvNet, Training, WholeTraining
-from dclib.stacked import train_together
+from dclib.steps.stacked import train_together
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 LAST = f"cuda:{max(0, torch.cuda.device_count() - 1)}"

@@ -25,11 +25,12 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 from torchvision import datasets
 
-from dclib import data, sources
+from dclib import data
 from dclib.data import Dataset, generator, load
 from dclib.errors import DataError
-from dclib.formats import ARRAYS, IDX
-from dclib.pixels import canonical, grey, measure, resize
+from dclib.images import sources
+from dclib.images.formats import ARRAYS, IDX
+from dclib.images.pixels import canonical, grey, measure, resize
 
 quick = settings(max_examples=30, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31)

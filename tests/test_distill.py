@@ -7,10 +7,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dclib import baselines, data, distill, loop, networks, train, unroll
-from dclib.baselines import Distillation
+from dclib import data, distill, networks, train
 from dclib.errors import DataError, Diverged, FileError, Interrupted, SpecError
+from dclib.hyper import baselines
+from dclib.hyper.baselines import Distillation
 from dclib.spec import MLP, AlexCifarNet, ConvNet, LeNet, key
+from dclib.steps import loop, unroll
 
 TINY = MLP(width=6, init="xavier")
 CPU = {"device": "cpu"}

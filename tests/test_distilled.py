@@ -9,17 +9,19 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dclib import dd, distill, distilled, experiments, networks, run, sets, train
-from dclib import runner as doing
-from dclib.baselines import CIFAR10, Distillation
-from dclib.cells import Cell
+from dclib import distill, experiments, networks, run, train
 from dclib.data import generator
+from dclib.declared import dd
+from dclib.declared.cells import Cell
 from dclib.errors import FileError, Interrupted, SpecError
 from dclib.experiments import CPU, DISTILLATION, PAPER, SMOKE
-from dclib.jobs import Board
-from dclib.outcomes import Outcome
-from dclib.records import in_words
+from dclib.hyper.baselines import CIFAR10, Distillation
+from dclib.recorded.outcomes import Outcome
+from dclib.recorded.records import in_words
 from dclib.results import CondensedSet, Store
+from dclib.runs import distilled, sets
+from dclib.runs import runner as doing
+from dclib.runs.jobs import Board
 from dclib.spec import MLP, Condensation, ConvNet, MakeSet, Training, TrainNetworks, derive, full
 
 TINY = MLP(width=6, init="xavier")

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from dclib import experiments
-from dclib.dd import DD
+from dclib.declared.dd import DD
 from dclib.errors import SpecError
 from dclib.experiments import (
     ALL,

@@ -8,10 +8,11 @@ import pytest
 import torch
 from PIL import Image
 
-from dclib import data, export
+from dclib import data
 from dclib.cli import main
-from dclib.condensed import CondensedSet
 from dclib.errors import FileError
+from dclib.recorded import export
+from dclib.recorded.condensed import CondensedSet
 
 
 @pytest.fixture(params=[1, 3], ids=["grey", "RGB"])

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dclib import files
 from dclib.errors import FileError
-from dclib.files import append_line, check_writable, checksum, write_atomic
+from dclib.support import files
+from dclib.support.files import append_line, check_writable, checksum, write_atomic
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
 records = st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=20), max_size=3).map(json.dumps)
@@ -154,7 +154,7 @@ def test_lines_cannot_go_where_a_folder_or_a_file_is(tmp_path):
 
 
 def limited(code: str, limit: int, folder) -> subprocess.CompletedProcess:
-    prelude = "import resource\nfrom dclib.files import *\nfrom dclib.errors import FileError\n"
+    prelude = "import resource\nfrom dclib.support.files import *\nfrom dclib.errors import FileError\n"
     text = f"{prelude}resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n{code}"
     return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, cwd=folder, timeout=60)
 
@@ -180,7 +180,8 @@ def test_a_file_that_does_not_fit_leaves_the_old_one(tmp_path):
 
 
 def test_lines_of_several_processes_do_not_mix(tmp_path):
-    code = "import sys\nfrom dclib.files import append_line\nfor i in range(50): append_line('lines', sys.argv[1] * (1 + i * 37))"
+    code = "import sys\nfrom dclib.support.files import append_line\n"
+    code += "for i in range(50): append_line('lines', sys.argv[1] * (1 + i * 37))"
     writers = [subprocess.Popen([sys.executable, "-c", code, digit], cwd=tmp_path) for digit in "123"]
     assert [writer.wait(60) for writer in writers] == [0, 0, 0]
     lines = (tmp_path / "lines").read_text().splitlines()

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from dclib import ablations, experiments, paper, report, variants
-from dclib.outcomes import Outcome, labels, varying
+from dclib import experiments, paper, report
+from dclib.declared import ablations
+from dclib.hyper import variants
+from dclib.recorded.outcomes import Outcome, labels, varying
 from dclib.results import Store
 
 NORMS = ("none", "batch", "instance")

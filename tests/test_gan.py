@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from dclib import data, gan, loop
-from dclib.baselines import GanTraining
+from dclib import data, gan
 from dclib.errors import DataError, Diverged, FileError, Interrupted, SpecError
+from dclib.hyper.baselines import GanTraining
 from dclib.spec import key
+from dclib.steps import loop
 
 CPU = {"device": "cpu"}
 

@@ -21,59 +21,44 @@ MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in sorte
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
-# never load torch
-MEASURE = {"architectures", "spec", "errors", "files", "progress", "provenance", "experiments", "paper"}
-MEASURE |= {"cells", "dd", "condensed", "memory"}
-MEASURE |= {"checks", "spelling", "presets", "records", "results", "outcomes", "variants"}
-MEASURE |= {"sentences", "report", "tables", "comparison", "charts", "figures"}
-MEASURE |= {"ablations", "courses", "findings", "drawings", "release", "pace"}
-MEASURE |= {"merge", "baselines", "jobs", "cluster", "spread", "stopping", "options", "commands", "cli"}
-MEASURE |= {"export", "own"}
-MEASURE |= {"applications", "ranking", "studies", "studied", "application_report", "application_charts"}
-DATA = {"data", "sources", "folders", "formats", "pixels"}
-GROUND = DATA | {"networks", "matching", "augment", "seeded", "factories"}  # stand on errors and spec alone
-CORE = {"reference", "engine", "lanes", "ranks", "checkpoint", "loop", "inner", "condense", "train", "stacked", "whole"}
-CORE |= {"tracking", "trial"}
-BASELINES = {"coresets", "distill", "unroll", "gan", "tasks", "continual", "nas"}
-COMPUTE = GROUND | CORE | BASELINES
-MEETING = {"run", "runner", "applying", "sets", "reproduce", "cli", "__main__", "__init__"}  # unknown to what computes
-MEETING |= {"experiments", "presets", "paper", "records", "results", "outcomes"}
-MEETING |= {"sentences", "report", "tables", "comparison", "charts", "figures"}
-MEETING |= {"cells", "dd", "condensed", "distilled", "memory"}
-MEETING |= {"studies", "studied", "application_report", "application_charts"}
-MEETING |= {"merge", "speed", "jobs", "cluster", "spread", "stopping", "options", "commands", "set_commands", "export"}
-MEETING |= {"selecting", "kept", "watch", "objects", "own_data"}
-MEETING |= {"variants", "ablations", "findings", "drawings"}
-MEETING |= {"verify", "release", "costs", "pace", "work"}
+# Each name is a module at the top of dclib, or a folder of it.
+HYPER = {"spec", "hyper"}
+MEASURE = {"experiments", "studies", "declared", "paper", "results", "recorded"}  # what is measured, and what came of it
+SHOW = {"report", "reproduce", "pages", "commands", "cli", "__main__", "__init__"}
+COMPUTE = {"data", "networks", "matching", "augment", "reference", "engine", "steps", "condense", "train", "whole"}
+BASELINES = {"coresets", "distill", "gan", "continual", "nas"}
+MEET = {"run", "runs"}  # know both what is measured and how it is computed
+GROUND = {"images", "data", "networks", "matching", "augment"}
+FREE = {"errors", "support"} | HYPER | MEASURE | SHOW  # load no torch
 
 
-def name(module: str) -> str:
-    """`dclib.engine.cuda` belongs to `engine`, and `dclib/__init__.py` is `__init__`."""
-    parts = module.split(".")[1:]
-    return parts[0] if parts else "__init__"
+def group(module: str) -> str:
+    """`dclib.steps.inner` belongs to `steps`, `dclib.spec` is `spec`, and `dclib/__init__.py` is `__init__`."""
+    return module.split(".")[1] if module != "dclib.__init__" else "__init__"
+
+
+def imports(module: str) -> set[str]:
+    """The modules of dclib that a module imports, at its top or inside a function."""
+    found = set()
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+        if isinstance(node, ast.Import):
+            found |= {a.name for a in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = module.split(".")[: -node.level] if node.level else []
+            source = ".".join(above + ([node.module] if node.module else []))
+            found |= {source} | {f"{source}.{a.name}" for a in node.names}
+    return found & MODULES.keys()
 
 
 @cache
-def imports(path: Path) -> frozenset[str]:
-    """The modules of dclib that a file imports, at its top or inside a function."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {a.name.split(".")[1] for a in node.names if a.name.startswith("dclib.")}
-        elif isinstance(node, ast.ImportFrom):
-            module = (node.module or "").removeprefix("dclib").strip(".")
-            if node.level == 0 and not (node.module or "").startswith("dclib"):
-                continue
-            found |= {module.split(".")[0]} if module else {a.name for a in node.names}
-    return frozenset(found & {name(m) for m in MODULES})
-
-
 def arrows() -> dict[str, set[str]]:
-    """For each module what it imports; a package counts as one module."""
-    found: dict[str, set[str]] = {}
-    for module, path in MODULES.items():
-        found.setdefault(name(module), set()).update(imports(path) - {name(module)})
-    return found
+    """For each module what it imports."""
+    return {module: imports(module) for module in MODULES}
+
+
+def wrong(some: set[str], never: set[str]) -> dict[str, set[str]]:
+    """Which modules of some groups import from others that they should not know."""
+    return {m: bad for m, to in arrows().items() if group(m) in some and (bad := {x for x in to if group(x) in never})}
 
 
 def functions(path: Path) -> list[tuple[str, int]]:
@@ -91,24 +76,33 @@ def functions(path: Path) -> list[tuple[str, int]]:
 # --- arrows
 
 
-def test_the_ground_stands_on_errors_and_spec():
-    allowed = {"errors", "spec", "files", "seeded", "factories"}
-    wrong = {m: extra for m, to in arrows().items() if m in GROUND and (extra := to - allowed - (DATA if m in DATA else set()))}
-    assert not wrong, "data, networks, matching and augment may import only errors, spec and files"
+def test_every_module_and_folder_has_its_place():
+    assert {group(m) for m in MODULES} == FREE | GROUND | COMPUTE | BASELINES | MEET
+    folders = {p.name for p in (ROOT / "dclib").iterdir() if (p / "__init__.py").exists()}
+    assert all(f"`dclib/{folder}/`" in (ROOT / "book/map.md").read_text() for folder in folders)
+
+
+def test_the_ground_stands_on_errors_and_hyper_parameters():
+    networks = {"dclib.steps.seeded", "dclib.steps.factories"}
+    allowed = {"errors", "support"} | HYPER | GROUND
+    far = {m: {x for x in to - networks if group(x) not in allowed} for m, to in arrows().items() if group(m) in GROUND}
+    assert not any(far.values()), far
 
 
 def test_what_computes_knows_nothing_of_experiments_and_records():
-    wrong = {m: extra for m, to in arrows().items() if m in COMPUTE and (extra := to & MEETING)}
-    assert not wrong, "only run and cli may import both sides"
+    assert not wrong(GROUND | COMPUTE | BASELINES, MEASURE | SHOW | MEET), "only run and runs may know both sides"
 
 
 def test_the_core_does_not_stand_on_the_baselines():
-    assert not {m: extra for m, to in arrows().items() if m in GROUND | CORE and (extra := to & BASELINES)}
+    assert not wrong(GROUND | COMPUTE, BASELINES)
 
 
-def test_what_measures_does_not_import_what_computes():
-    wrong = {m: extra for m, to in arrows().items() if m in MEASURE - {"cli"} and (extra := to & COMPUTE)}
-    assert not wrong, "experiments, results, report and paper must not need torch"
+def test_what_is_measured_knows_nothing_of_how_nor_of_what_shows_it():
+    assert not wrong(HYPER | MEASURE, COMPUTE | BASELINES | MEET | SHOW), "experiments, results and paper must not need torch"
+
+
+def test_hyper_parameters_know_nothing_of_what_is_measured():
+    assert not wrong(HYPER, MEASURE)
 
 
 def test_no_circle():
@@ -120,7 +114,7 @@ def test_no_circle():
 
 
 def test_torch_is_not_loaded_before_it_is_needed():
-    names = ["dclib", *(m for m in MODULES if name(m) in MEASURE and name(m) != "__init__")]
+    names = ["dclib", *(m for m in MODULES if group(m) in FREE and not m.endswith("__"))]
     code = f"import sys\nfor m in {names!r}:\n    __import__(m)\n    assert 'torch' not in sys.modules, m\n"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert done.returncode == 0, done.stderr.strip().splitlines()[-1]

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from jaxtyping import TypeCheckError
 
 from dclib import condense, engine, matching, networks, reference
-from dclib.architectures import NORMS
 from dclib.errors import SpecError
-from dclib.ranks import Ranks
+from dclib.hyper.architectures import NORMS
 from dclib.spec import DISTANCES, Condensation, Network
+from dclib.steps.ranks import Ranks
 
 steady = settings(max_examples=60, deadline=None, derandomize=True)
 

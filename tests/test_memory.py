@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from dclib import memory
 from dclib.errors import FileError
+from dclib.pages import memory
 
 
 def entry(seconds, peak):

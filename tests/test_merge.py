@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from dclib.checkpoint import State, load_checkpoint, save_checkpoint, save_tensors
 from dclib.cli import main
 from dclib.errors import FileError
-from dclib.merge import merge_into
+from dclib.recorded.merge import merge_into
 from dclib.results import CondensedSet, Store
 from dclib.spec import Condensation, MakeSet, Training, TrainNetworks, WholeTraining, full
+from dclib.steps.checkpoint import State, load_checkpoint, save_checkpoint, save_tensors
 
 SET = MakeSet("digits", "condense", 0, Condensation().resolve())
 RUN = TrainNetworks(SET, Training().resolve())

@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 
 from dclib import data, nas
-from dclib.applications import ShortTraining, Space, TrainCandidate
-from dclib.architectures import ACTIVATIONS, NORMS, POOLINGS
 from dclib.data import generator
 from dclib.errors import DataError, Interrupted, SpecError
+from dclib.hyper.applications import ShortTraining, Space, TrainCandidate
+from dclib.hyper.architectures import ACTIVATIONS, NORMS, POOLINGS
 from dclib.networks import build
 from dclib.spec import Condensation, ConvNet, MakeSet, Network
 from dclib.train import accuracy

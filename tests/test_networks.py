@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch.func import functional_call, grad, vmap
 
-from dclib.architectures import ACTIVATIONS, INITS, NORMS, POOLINGS
 from dclib.errors import SpecError
+from dclib.hyper.architectures import ACTIVATIONS, INITS, NORMS, POOLINGS
 from dclib.networks import Classifier, _residual, _Stack, build
 from dclib.spec import Network
 

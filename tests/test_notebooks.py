@@ -16,8 +16,8 @@ import nbformat
 import pytest
 
 from dclib import experiments, studies
+from dclib.hyper.variants import steps
 from dclib.results import Store
-from dclib.variants import steps
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

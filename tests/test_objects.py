@@ -12,7 +12,7 @@ from torchvision.transforms import ToTensor
 
 import dclib
 from dclib.errors import DataError
-from dclib.objects import from_torchvision
+from dclib.images.objects import from_torchvision
 
 
 @pytest.fixture(scope="module")

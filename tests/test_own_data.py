@@ -6,8 +6,9 @@ import torch
 from PIL import Image
 
 import dclib
-from dclib import data, own_data
+from dclib import data
 from dclib.errors import DataError, SpecError
+from dclib.pages import own_data
 from dclib.results import CondensedSet
 
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from dclib import ablations, experiments, paper, sources
+from dclib import experiments, paper
+from dclib.declared import ablations
+from dclib.images import sources
 
 
 def place(**other):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dclib.ranking import Interval, advantage, agreement, best, interval, least_sure, spearman
+from dclib.recorded.ranking import Interval, advantage, agreement, best, interval, least_sure, spearman
 
 
 def test_rho_by_hand():

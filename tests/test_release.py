@@ -8,9 +8,9 @@ import zipfile
 import numpy as np
 import pytest
 
+from dclib.commands.release import release
 from dclib.errors import FileError
 from dclib.experiments import METHOD, PAPER
-from dclib.release import release
 from dclib.results import CondensedSet, Store
 from dclib.spec import full
 

@@ -10,7 +10,7 @@ import pytest
 from dclib import experiments, report
 from dclib.errors import FileError, SpecError
 from dclib.experiments import CPU, CROSS_ARCH, METHOD, PAPER, RANDOM, SMOKE
-from dclib.outcomes import Outcome, look_up
+from dclib.recorded.outcomes import Outcome, look_up
 from dclib.results import CondensedSet, Store
 
 

@@ -7,17 +7,18 @@ import re
 import pytest
 import torch
 
-from dclib import experiments, run, sets, train
+from dclib import experiments, run, train
 from dclib import gan as gans
-from dclib.baselines import GanTraining, TrainGan, loss_summary
 from dclib.errors import DataError, Interrupted, SpecError
 from dclib.experiments import CPU, GAN, MORE_BASELINES, ORS, PAPER, SMOKE, Cell, Preset
-from dclib.jobs import Board
-from dclib.merge import merge_into
-from dclib.outcomes import look_up, made_by
-from dclib.records import in_words
+from dclib.hyper.baselines import GanTraining, TrainGan, loss_summary
+from dclib.pages.sentences import cost_sentence
+from dclib.recorded.merge import merge_into
+from dclib.recorded.outcomes import look_up, made_by
+from dclib.recorded.records import in_words
 from dclib.results import CondensedSet, Store
-from dclib.sentences import cost_sentence
+from dclib.runs import sets
+from dclib.runs.jobs import Board
 from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, full, key, spell
 
 THIN = ConvNet(width=4, depth=1)

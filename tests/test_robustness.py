@@ -18,13 +18,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dclib.condense as algorithm
-from dclib import engine, files, lanes, run, sets, train
-from dclib.checkpoint import State, load_checkpoint, save_checkpoint
+from dclib import engine, run, train
 from dclib.cli import main
 from dclib.errors import FileError, Interrupted
-from dclib.inner import InnerStep
 from dclib.results import CondensedSet, Store
+from dclib.runs import sets
 from dclib.spec import Condensation, Network
+from dclib.steps import lanes
+from dclib.steps.checkpoint import State, load_checkpoint, save_checkpoint
+from dclib.steps.inner import InnerStep
+from dclib.support import files
 
 REQUEST = ("condense", "digits", "--image-size", "8", "--network", "ConvNet:width=8,depth=2", "-K", "12", "--real-batch", "8")
 REQUEST += ("-o", "set")

@@ -10,15 +10,16 @@ import pytest
 import torch
 
 from dclib import gan as gans
-from dclib import run, sets, train
-from dclib import runner as doing
+from dclib import run, train
 from dclib import whole as wholes
-from dclib.baselines import GanTraining
 from dclib.data import generator
 from dclib.errors import DataError, Diverged, Interrupted, SpecError
 from dclib.experiments import Cell, Preset
-from dclib.records import in_words
+from dclib.hyper.baselines import GanTraining
+from dclib.recorded.records import in_words
 from dclib.results import CondensedSet, Store
+from dclib.runs import runner as doing
+from dclib.runs import sets
 from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, WholeTraining, derive, full
 
 THIN = ConvNet(width=4, depth=2)

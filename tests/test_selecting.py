@@ -3,11 +3,12 @@
 import pytest
 import torch
 
-from dclib import coresets, sets, whole
+from dclib import coresets, whole
 from dclib.cli import main
 from dclib.errors import DataError, Interrupted, SpecError
 from dclib.results import CondensedSet
-from dclib.selecting import select_set, selection
+from dclib.runs import sets
+from dclib.runs.selecting import select_set, selection
 from dclib.spec import LeNet, Network, OwnNetwork
 
 TINY = Network.parse("ConvNet:width=4,depth=1")

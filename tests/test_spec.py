@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dclib import architectures, spec
-from dclib.architectures import AUTO, FAMILIES
+from dclib import spec
 from dclib.errors import DclibError, SpecError, one_of
 from dclib.experiments import ALL, PRESETS
+from dclib.hyper import architectures
+from dclib.hyper.architectures import AUTO, FAMILIES
 from dclib.spec import Condensation, MakeSet, Network, Training, TrainNetworks, derive, full, key, loops, spell
 
 quick = settings(max_examples=60, deadline=None, derandomize=True)

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from dclib import speed
 from dclib.errors import FileError, SpecError
+from dclib.pages import speed
 
 ABOUT = {"machine": "a machine", "device": "cpu", "versions": {"torch": "2.14.1"}}
 

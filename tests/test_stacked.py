@@ -8,7 +8,7 @@ from dclib.augment import augment, augment_each
 from dclib.data import generator
 from dclib.errors import Interrupted
 from dclib.spec import MLP, AlexNet, ConvNet, Training
-from dclib.stacked import Stack, train_together
+from dclib.steps.stacked import Stack, train_together
 
 SHAPE = dict(channels=1, classes=3, size=(8, 8))
 ALL = ("crop", "scale", "rotate", "noise", "flip")

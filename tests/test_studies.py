@@ -5,21 +5,24 @@ import dataclasses
 import pytest
 import torch
 
-from dclib import application_charts as charts
-from dclib import application_report as report
-from dclib import experiments, paper, sentences, sets, studied, studies
-from dclib.applications import LearnTasks, Rehearsal, ShortTraining, Space
+from dclib import experiments, paper, studies
 from dclib.cli import main
 from dclib.continual import Continual
 from dclib.errors import Interrupted, SpecError
-from dclib.jobs import Board
-from dclib.merge import merge_into
-from dclib.records import FILES, in_words
+from dclib.hyper.applications import LearnTasks, Rehearsal, ShortTraining, Space
+from dclib.pages import application_charts as charts
+from dclib.pages import application_report as report
+from dclib.pages import sentences
+from dclib.recorded import studied
+from dclib.recorded.merge import merge_into
+from dclib.recorded.records import FILES, in_words
+from dclib.recorded.studied import Learned, Search
 from dclib.reproduce import reproduce_study
 from dclib.results import Store
 from dclib.run import Runner, alone, compute, execute
+from dclib.runs import sets
+from dclib.runs.jobs import Board
 from dclib.spec import MLP, full
-from dclib.studied import Learned, Search
 from dclib.studies import CONTINUAL, NAS, ContinualPlan, SearchPlan, _condensation
 
 CPU = dict(device="cpu", engine="eager")

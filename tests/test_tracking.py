@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 import torch
 
-from dclib import tracking
 from dclib.data import generator
 from dclib.reference import network_seed
 from dclib.spec import MLP, Condensation
+from dclib.steps import tracking
 
 HYPER = Condensation(network=MLP(width=6), real_batch=4, network_lr=0.1)
 

@@ -7,12 +7,13 @@ import pytest
 import torch
 from torch import nn
 
-from dclib import condense, matching, networks, train, trial
-from dclib.architectures import OwnNetwork
+from dclib import condense, matching, networks, train
 from dclib.cli import main
 from dclib.errors import SpecError
+from dclib.hyper.architectures import OwnNetwork
 from dclib.results import CondensedSet
 from dclib.spec import Condensation, MakeSet, Network, Training, full
+from dclib.steps import trial
 
 SHAPE = dict(channels=1, classes=3, size=(8, 8))
 

@@ -7,9 +7,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dclib import networks, unroll
-from dclib.baselines import Distillation
+from dclib import networks
+from dclib.hyper.baselines import Distillation
 from dclib.spec import MLP, AlexCifarNet, ConvNet, LeNet
+from dclib.steps import unroll
 
 SMOOTH = ConvNet(width=4, depth=2, activation="sigmoid", init="xavier")
 CASES = [

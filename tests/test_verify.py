@@ -5,10 +5,11 @@ import re
 
 import pytest
 
-from dclib import experiments, sets
+from dclib import experiments
 from dclib.cli import main
 from dclib.results import CondensedSet, Store
-from dclib.verify import Checked, sentence, tolerance
+from dclib.runs import sets
+from dclib.runs.verify import Checked, sentence, tolerance
 
 ASKED = ("method", "--preset", "smoke", "--networks", "MLP,random", "--test-networks", "MLP")
 

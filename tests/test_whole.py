@@ -12,10 +12,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dclib import engine, networks, run, sets, whole
+from dclib import engine, networks, run, whole
 from dclib.data import generator
 from dclib.errors import DataError, Diverged, FileError, Interrupted, SpecError
 from dclib.results import Store
+from dclib.runs import sets
 from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, WholeTraining, full
 
 THIN = ConvNet(width=4, depth=2)

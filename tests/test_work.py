@@ -7,11 +7,11 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from dclib import experiments, gan, networks, studies
-from dclib.applications import LearnTasks, Rehearsal
-from dclib.architectures import FAMILIES, ConvNet, Network
-from dclib.baselines import GanTraining
+from dclib.hyper.applications import LearnTasks, Rehearsal
+from dclib.hyper.architectures import FAMILIES, ConvNet, Network
+from dclib.hyper.baselines import GanTraining
+from dclib.pages.work import SECOND, TRAINING, _gan, flop, forward
 from dclib.spec import Condensation, MakeSet, Training, TrainNetworks, WholeTraining
-from dclib.work import SECOND, TRAINING, _gan, flop, forward
 
 NAMES = [*FAMILIES, "ConvNet:width=32,depth=2,pooling=none", "ConvNet:depth=1,norm=none", "MLP:width=64,depth=3"]
 TINY = ConvNet(width=8, depth=1)

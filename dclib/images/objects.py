@@ -1,0 +1,75 @@
+"""A data set from objects in Python: torchvision's, or anything of pairs (image, label) that has a length."""
+
+from typing import Any
+
+import numpy as np
+
+from ..data import Dataset, assemble
+from ..errors import DataError, first_line
+from .folders import COLOUR, GREY, flat
+from .formats import Raw
+from .pixels import convert
+
+
+def from_torchvision(train: Any, test: Any, *, name: str = "own", image_size: int = 0, channels: int = 0) -> Dataset:
+    """Read two data sets of (image, label) pairs, as torchvision's are, into one of dclib's.
+
+    Args:
+        train, test: have a length and give pairs; an image is Pillow's, an array (H, W) or (H, W, C) of uint8, or a tensor
+            (C, H, W) as `ToTensor` makes it (floats in [0, 1]). Classes are named by `train.classes` where it has them.
+        name: what the data set is called.
+        image_size: each image is resized to this square size; with 0 all must have one size.
+        channels: 1 makes the images grey, 3 makes them RGB, 0 leaves them.
+
+    Raises:
+        DataError: an object is none of these, images have different shapes, or the data cannot be used.
+    """
+    pairs = [_arrays(part, split, image_size, channels) for part, split in ((train, "training"), (test, "test"))]
+    classes = tuple(map(str, getattr(train, "classes", ())))
+    used = max(int(y.max()) for _, y in pairs) + 1
+    raw = Raw(*pairs[0], *pairs[1], where=name, classes=classes if len(classes) == used else ())
+    return assemble(name, raw, image_size, channels, None)
+
+
+def _arrays(pairs: Any, split: str, image_size: int, channels: int) -> tuple[np.ndarray, np.ndarray]:
+    """Images (N, H, W, C) and labels."""
+    try:
+        count = len(pairs)
+        found = [pairs[i] for i in range(count)]
+        images, labels = zip(*((_pixels(image), int(label)) for image, label in found), strict=True)
+    except DataError:
+        raise
+    except Exception as error:  # whatever the user's object raises
+        said = f"{type(error).__name__}: {first_line(error)}"
+        raise DataError(f"the {split} data are no pairs (image, label) ({said}): give a data set as torchvision's are") from error
+    if image_size:
+        images = [_fitted(image, image_size, channels) for image in images]
+    if odd := [image.shape for image in images if image.shape != images[0].shape]:
+        shapes = " and ".join("×".join(map(str, shape)) for shape in (images[0].shape, odd[0]))
+        raise DataError(f"the {split} images have different shapes, {shapes}: give an image_size to which all are resized")
+    return np.stack(images), np.array(labels, np.int64)
+
+
+def _fitted(image: np.ndarray, side: int, channels: int) -> np.ndarray:
+    return convert(image[None], side, channels, "an image")[0].transpose(1, 2, 0)
+
+
+def _plain(image: Any) -> Any:
+    """A PIL image as grey or RGB, whatever its mode; anything else as it is."""
+    mode = getattr(image, "mode", None)
+    return flat(image, 1 if mode in GREY else 3) if mode in (*GREY, *COLOUR) else image
+
+
+def _pixels(image: Any) -> np.ndarray:
+    """One image as uint8 (H, W, C)."""
+    array = np.asarray(_plain(image))
+    if hasattr(image, "dim"):  # a tensor: channels first
+        array = array[None] if array.ndim == 2 else array
+        array = array.transpose(1, 2, 0)
+    if np.issubdtype(array.dtype, np.floating):
+        if not (np.isfinite(array).all() and array.min() >= 0 and array.max() <= 1):
+            raise DataError("an image holds floats outside of [0, 1]: leave out what normalises it, dclib does that itself")
+        array = np.rint(array * 255).astype(np.uint8)
+    if array.dtype != np.uint8 or array.ndim not in (2, 3):
+        raise DataError(f"an image is an array of {array.dtype} with shape {array.shape}: give uint8 (H, W, C) or floats in [0, 1]")
+    return array[..., None] if array.ndim == 2 else array

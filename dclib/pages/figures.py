@@ -1,0 +1,248 @@
+"""Figures: a table as a map of colours beside the paper's, a set's images, and images emerging from noise.
+
+Each function returns a `Picture`, which a notebook shows and `save_grid` writes; no global state of matplotlib is touched, and
+it is imported only when something is drawn. Letters are sized for a screen as narrow as a phone's.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import DataError, one_of
+from ..recorded.condensed import CondensedSet, check_drawable
+from ..recorded.outcomes import DASH, Outcome, labels
+from ..support.files import PICTURES, write_atomic
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH = 7.2  # inches
+HEAT = "viridis"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure that a notebook shows as PNG.
+
+    Args:
+        figure: matplotlib's, to be changed at will.
+        about: what is to be seen, in words.
+    """
+
+    figure: "Figure"
+    about: str
+
+    def render(self, kind: str = "png") -> bytes:
+        """Draw it as a file of that format."""
+        file = BytesIO()
+        self.figure.draw_without_rendering()  # the layout of images needs two rounds
+        self.figure.savefig(file, format=kind, dpi=150, facecolor="white")
+        return file.getvalue()
+
+    def _repr_png_(self) -> bytes:
+        return self.render()
+
+    def __repr__(self) -> str:
+        return self.about
+
+
+def new_figure(height: float) -> "Figure":
+    """An empty figure of so many inches' height."""
+    from matplotlib.figure import Figure
+
+    return Figure((WIDTH, height), layout="constrained")
+
+
+def heatmap(outcomes: Sequence[Outcome], rows: str = "network", columns: str = "test_network") -> Picture:
+    """Draw outcomes as a map of colours with whole percents, and the paper's beside it on the same scale, where it has any.
+
+    Args:
+        outcomes: from `outcomes.look_up`; of several at one place the last is drawn.
+        rows: the axis that goes down.
+        columns: the axis that goes across.
+    """
+    down, across = (list(dict.fromkeys(o.place[axis] for o in outcomes)) for axis in (rows, columns))
+    maps = {"ours": np.full((len(down), len(across)), np.nan), "paper": np.full((len(down), len(across)), np.nan)}
+    for o in outcomes:
+        at = down.index(o.place[rows]), across.index(o.place[columns])
+        maps["ours"][at] = o.mean if o.shown else np.nan
+        maps["paper"][at] = o.paper[0] if o.paper else np.nan
+    if np.isnan(maps["paper"]).all():
+        del maps["paper"]
+    known = np.concatenate([m[np.isfinite(m)] for m in maps.values()])
+    low, high = (known.min(), known.max()) if known.size else (0.0, 1.0)
+    side = (WIDTH - 1.6) / (len(maps) * len(across))
+    figure = new_figure(min(1.0, side) * len(down) + 1.7)
+    panels = figure.subplots(1, len(maps), sharey=True, squeeze=False)[0]
+    for panel, (name, values) in zip(panels, maps.items(), strict=True):
+        _draw_map(panel, values, low, high)
+        panel.set_title(name, fontsize=16)
+        names = labels(outcomes, columns).values()
+        panel.set_xticks(range(len(across)), names, rotation=60, ha="right", rotation_mode="anchor", fontsize=13)
+        panel.set_yticks(range(len(down)), labels(outcomes, rows).values(), fontsize=13)
+    return Picture(figure, f"accuracies in percent: {', '.join(maps)}")
+
+
+def _draw_map(panel: "Axes", values: np.ndarray, low: float, high: float) -> None:
+    """One map; a cell without a number is hatched."""
+    from matplotlib.patches import Rectangle
+
+    panel.imshow(values, vmin=low, vmax=high, cmap=HEAT, aspect="auto")
+    for (y, x), value in np.ndenumerate(values):
+        text, dark = f"{value:.0f}", value < (low + high) / 2
+        if np.isnan(value):
+            text, dark = DASH, False
+            panel.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor="white", edgecolor="0.8", hatch="//", linewidth=0))
+        panel.text(x, y, text, ha="center", va="center", fontsize=15, color="white" if dark else "black")
+    panel.tick_params(length=0)
+
+
+def image_grid(made: CondensedSet) -> Picture:
+    """Draw a set in data colours: at one image per class each under its class's name, else a row for each class."""
+    figure = new_figure(_grid_height(made, WIDTH))
+    _draw_grid(figure, made)
+    counted = f"{made.ipc} image{'' if made.ipc == 1 else 's'} for each of {len(made.class_names)} classes"
+    return Picture(figure, f"{made.dataset}: {counted}")
+
+
+def image_grids(sets: Mapping[str, CondensedSet]) -> Picture:
+    """Draw several sets as `image_grid` does, two beside one another, or below one another at one image per class.
+
+    Args:
+        sets: by the name that stands above; none gives a figure that says so.
+    """
+    if not sets:
+        figure = new_figure(1.0)
+        figure.text(0.5, 0.5, "none is recorded yet", ha="center", va="center", fontsize=14)
+        return Picture(figure, "no images")
+    across = 2 if len(sets) > 1 and all(made.ipc > 1 for made in sets.values()) else 1
+    lines = [list(sets.items())[i : i + across] for i in range(0, len(sets), across)]
+    tall = [max(_grid_height(made, WIDTH / across) for _, made in line) + 0.5 for line in lines]
+    figure = new_figure(sum(tall))
+    places = figure.subfigures(len(lines), across, height_ratios=tall, squeeze=False)
+    for line, row in zip(lines, places, strict=True):
+        for place, (name, made) in zip(row, line, strict=False):
+            _draw_grid(place, made, 14 if across == 1 else 10)
+            place.suptitle(name if across == 1 else fill(name, 38), fontsize=14 if across == 1 else 13)
+    return Picture(figure, f"images of {', '.join(sets)}")
+
+
+def _grid_shape(made: CondensedSet) -> tuple[int, int]:
+    """Panels below and beside one another: one for each class."""
+    classes = len(made.class_names)
+    across = 1 if made.ipc > 1 else min(classes, 5 if classes <= 10 else 10)
+    return -(-classes // across), across
+
+
+def _grid_height(made: CondensedSet, width: float) -> float:
+    """How high a grid of that width is, in inches."""
+    lines, across = _grid_shape(made)
+    height, wide = _strip(_by_class(made)[0]).shape[:2]
+    return max(1.0, (width / across) * (height / wide) * lines + (0.3 * lines if across > 1 else 0))
+
+
+def _draw_grid(place: Any, made: CondensedSet, size: int = 14) -> None:
+    """Draw a set into a figure or a part of one, its classes' names in letters of that size."""
+    lines, across = _grid_shape(made)
+    panels = place.subplots(lines, across, squeeze=False).ravel()
+    for panel in panels:
+        panel.axis("off")
+    for panel, pixels, name in zip(panels, _by_class(made), made.class_names, strict=False):
+        _show(panel, _strip(pixels))
+        if across > 1:
+            panel.set_title(name, fontsize=size if across <= 5 else 9)
+        else:
+            _name(panel, name, size)
+
+
+def save_grid(made: CondensedSet, path: Path | str) -> None:
+    """Write the picture of `image_grid`; the name's ending chooses the format.
+
+    Raises:
+        SpecError: no such format.
+        FileError: the place cannot be written.
+    """
+    kind = one_of("picture format", Path(path).suffix.removeprefix(".").lower(), PICTURES)
+    write_atomic(path, image_grid(made).render(str(kind)))
+
+
+def image_rows(sets: Mapping[str, CondensedSet]) -> Picture:
+    """Draw one image for each of the first ten classes of several sets, a row for each set.
+
+    Args:
+        sets: by the name that stands beside the row.
+    """
+    strips = _strips(sets)
+    figure = new_figure(sum(_heights(strips)))
+    panels = figure.subplots(len(strips), 1, height_ratios=_heights(strips), squeeze=False).ravel()
+    _draw_rows(panels, strips)
+    return Picture(figure, f"images of {', '.join(strips)}")
+
+
+def emergence(snapshots: Mapping[int, CondensedSet], losses: Sequence[float]) -> Picture:
+    """Draw a set after some of the outer steps, one row each, and the matching loss of every step below.
+
+    Args:
+        snapshots: the set after k steps, by k.
+        losses: of each outer step.
+    """
+    strips = _strips({f"k = {k}": made for k, made in snapshots.items()})
+    figure = new_figure(sum(tall := _heights(strips)) + 2.6)
+    *panels, curve = figure.subplots(len(strips) + 1, 1, height_ratios=[*tall, 2.4])
+    _draw_rows(panels, strips)
+    curve.plot(range(1, len(losses) + 1), losses, color="C0", linewidth=2)
+    curve.set_xlabel("outer step k", fontsize=14)
+    curve.set_ylabel("distance", fontsize=14)
+    curve.set_ylim(bottom=0)
+    curve.tick_params(labelsize=13)
+    curve.spines[["top", "right"]].set_visible(False)
+    return Picture(figure, f"images after {', '.join(map(str, snapshots))} steps, and the distance of {len(losses)} steps")
+
+
+def _strips(sets: Mapping[str, CondensedSet]) -> dict[str, np.ndarray]:
+    """The first image of each of the first ten classes, side by side."""
+    return {name: _strip(np.stack([pixels[0] for pixels in _by_class(made)[:10]])) for name, made in sets.items()}
+
+
+def _heights(strips: Mapping[str, np.ndarray]) -> list[float]:
+    """How high each row is, in inches."""
+    return [strip.shape[0] / strip.shape[1] * (WIDTH - 1) for strip in strips.values()]
+
+
+def _draw_rows(panels: "Sequence[Axes]", strips: Mapping[str, np.ndarray]) -> None:
+    for panel, (name, strip) in zip(panels, strips.items(), strict=True):
+        _show(panel, strip)
+        _name(panel, name)
+
+
+def _by_class(made: CondensedSet) -> list[np.ndarray]:
+    """The pixels of each class."""
+    check_drawable(made.images.shape[1])
+    if bare := set(range(len(made.class_names))) - set(made.labels.tolist()):
+        raise DataError(f"the set has no image of class {made.class_names[min(bare)]}: it cannot be drawn")
+    pixels = made.pixels()
+    return [pixels[made.labels == c] for c in range(len(made.class_names))]
+
+
+def _strip(pixels: np.ndarray) -> np.ndarray:
+    """Images side by side, with a white line between them."""
+    wide: list[Any] = [(0, 0), (0, 0), (0, 1), *[(0, 0)] * (pixels.ndim - 3)]
+    return np.concatenate(list(np.pad(pixels, wide, constant_values=255)), axis=1)[:, :-1]
+
+
+def _show(panel: "Axes", image: np.ndarray) -> None:
+    panel.imshow(image, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+
+
+def _name(panel: "Axes", name: str, size: int = 14) -> None:
+    """Write a row's name to the left of it, as a label for which the layout makes room."""
+    panel.axis("on")
+    panel.set(xticks=[], yticks=[])
+    panel.spines[:].set_visible(False)
+    panel.set_ylabel(name.replace(", ", ",\n"), rotation=0, ha="right", va="center", fontsize=size)

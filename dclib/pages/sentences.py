@@ -1,0 +1,148 @@
+"""Recorded outcomes in words: what they rest on, what is missing, how near the paper they are, what they cost."""
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Any
+
+from .. import experiments
+from ..recorded.outcomes import DASH, Outcome, title, varying
+from ..recorded.records import machine_of
+from ..support.progress import clock
+
+AXIS_NAMES = {"dataset": "data set", "ipc": "images/class", "network": "condensed with", "test_network": "trained"}
+AXIS_NAMES["variant"] = "variant"
+
+KINDS = {"WholeTraining": "training on a whole set", "TrainGan": "GAN", "MakeSet": "set", "TrainNetworks": "trained network"}
+KINDS |= {"LearnTasks": "run on all tasks", "TrainCandidate": "trained candidate"}
+
+
+def presets_of(outcomes: Iterable[Any]) -> list[str]:
+    """The presets of recorded outcomes, the smallest budget last."""
+    return [name for name in reversed(experiments.PRESETS) if any(o.preset == name for o in outcomes)]
+
+
+def signed(value: float) -> str:
+    """Write a difference."""
+    return f"{value:+.1f}".replace("-", "−")
+
+
+def budget(outcomes: Sequence[Outcome]) -> str:
+    """What the numbers rest on, for a caption: the presets, and how many sets and networks are behind a number."""
+    recorded = [o for o in outcomes if o.sets]
+    if not recorded:
+        return "nothing recorded yet"
+    sets, networks = [len(o.sets) for o in recorded], [len(a) for o in recorded for a in o.sets]
+    presets = presets_of(recorded)
+    rests = f"{_span(sets, 'set')} × {_span(networks, 'network')} for each number"
+    return f"preset{'s' if len(presets) > 1 else ''} {' and '.join(presets)}; {rests}"
+
+
+def _span(counts: Sequence[int], what: str) -> str:
+    low, high = min(counts), max(counts)
+    return f"{low if low == high else f'{low} to {high}'} {what}{'' if high == 1 else 's'}"
+
+
+def missing_sentence(outcomes: Sequence[Outcome]) -> str:
+    """Say which cells are dashes, why, and which command fills them; empty if there is none."""
+    absent, weak = sum(not o.sets for o in outcomes), sum(bool(o.sets) and not o.counts for o in outcomes)
+    said = []
+    if absent:
+        said.append(f"{absent} of {len(outcomes)} cells are not recorded yet and stand as {DASH}; {_fills(outcomes)}")
+    if weak:
+        said.append(
+            f"{weak} of {len(outcomes)} cells stand as {DASH} because at smoke a number must beat randomly chosen real images "
+            "that train the same network."
+        )
+    return " ".join(said)
+
+
+def _fills(outcomes: Sequence[Outcome]) -> str:
+    """Which command computes the cells that are not recorded."""
+    name, missing = outcomes[0].experiment, [o.place for o in outcomes if not o.sets]
+    grid, full = ([cell.place for cell in experiments.find(name).cells(preset)] for preset in (experiments.CPU, experiments.PAPER))
+    at_cpu, at_paper = [p for p in missing if p in grid], [p for p in missing if p in full and p not in grid]
+    in_both = {p["dataset"] for p in at_cpu} & {p["dataset"] for p in at_paper}
+    known = {axis: {p[axis] for p in grid} for axis in ("dataset", "test_network")}
+    beyond = [[p[axis] for axis in known if p[axis] not in known[axis]] for p in missing]  # for each, what of it `cpu` has nowhere
+    cpu, paper = (f"`dclib run {name} --preset {preset}` computes" for preset in ("cpu", "paper"))
+    if in_both:
+        return f"{cpu} {len(at_cpu)} of them, `--preset paper` the others."
+    if len(at_paper) == len(missing):
+        return f"{paper} them."
+    if any(beyond) and not all(beyond):
+        return f"{cpu} them, but for {_listed(sorted({title(value) for values in beyond for value in values}))}, which {paper}."
+    return f"{cpu} them."
+
+
+def agreement_sentence(outcomes: Sequence[Outcome]) -> str:
+    """How far our numbers lie from the paper's: how many within two standard errors, the median, the farthest; maybe empty."""
+    if not any(o.paper for o in outcomes):
+        return ""
+    both = [o for o in outcomes if o.difference is not None]
+    if not both:
+        return "There is no number of ours beside one of the paper's yet."
+    near = sum(abs(o.difference) <= 2 * o.standard_error for o in both)
+    said = f"Within two standard errors of the paper's number lie {near} of {len(both)}"
+    if len(both) < 3:
+        return said + "."
+    far = max(both, key=lambda o: abs(o.difference))
+    where = ", ".join(_named(axis, far.place[axis]) for axis in varying(outcomes))
+    middle = signed(median(o.difference for o in both))
+    return f"{said}; the median difference is {middle} points, the largest {signed(far.difference)} ({where})."
+
+
+def _named(axis: str, value: Any) -> str:
+    return title(value) if value in experiments.INSTEAD else f"{AXIS_NAMES[axis]} {title(value)}"
+
+
+def cost_sentence(outcomes: Sequence[Any]) -> str:
+    """What the recorded runs cost, and where and by what code they ran: a sentence for each preset.
+
+    Args:
+        outcomes: or anything else that has `preset` and `records`.
+    """
+    said = [_cost(name, [o for o in outcomes if o.preset == name]) for name in presets_of(outcomes)]
+    return " ".join(said) or "No run behind this page is recorded yet."
+
+
+def _cost(preset: str, outcomes: Sequence[Any]) -> str:
+    records = {(r["key"], r["started"], str(r.get("accuracies"))): r for o in outcomes for r in o.records}.values()
+    parts = []
+    for kind, what in KINDS.items():
+        found = [r for r in records if r["kind"] == kind]
+        number = sum(len(r["accuracies"]) for r in found) if kind in ("TrainNetworks", "TrainCandidate") else len(found)
+        if found:
+            parts.append(f"{_count(number, what)} took {clock(_spent(found))}")
+    machines = dict.fromkeys(map(machine_of, records))
+    memory = max(r["peak_memory_mb"] for r in records) / 1000
+    return (
+        f"At preset {preset}, {_listed(parts)} on {' and '.join(machines)}, "
+        f"with at most {memory:.1f} GB of memory; code at {_commits(records)}."
+    )
+
+
+def _spent(records: Sequence[dict[str, Any]]) -> float:
+    """Seconds behind records; of the sets on one course the longest counts, for it went on from the others."""
+    longest: dict[str, float] = {}
+    for r in (r for r in records if "course" in r):
+        longest[r["course"]] = max(r["seconds"], longest.get(r["course"], 0.0))
+    return sum((r["seconds"] for r in records if "course" not in r), sum(longest.values(), 0.0))
+
+
+def _count(number: int, what: str) -> str:
+    noun, of, rest = what.partition(" on ")
+    return f"{number} {noun}{'' if number == 1 else 's'}{of}{rest}"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+
+
+def _commits(records: Iterable[dict[str, Any]]) -> str:
+    """The commits behind records, oldest first; a long list by its ends."""
+    ordered = sorted(records, key=lambda r: r["started"])
+    names = list(dict.fromkeys(r.get("commit", "an unknown commit")[:7] for r in ordered))
+    changed = " (partly with changes not committed)" if any(r.get("dirty") for r in records) else ""
+    if len(names) > 4:
+        return f"{len(names)} commits from {names[0]} to {names[-1]}{changed}"
+    return f"{'commit ' if len(names) == 1 else 'commits '}{', '.join(names)}{changed}"

@@ -1,0 +1,109 @@
+"""What the files of results say: a record is one line of JSON, and a checkpoint knows how far it is.
+
+Lines are read and a torn or damaged one is told; a run is put into words.
+"""
+
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from ..errors import FileError
+from ..support.files import array_checksum, reason
+
+FILES = {"MakeSet": "sets.jsonl", "TrainNetworks": "networks.jsonl", "WholeTraining": "whole.jsonl", "TrainGan": "whole.jsonl"}
+FILES |= {"LearnTasks": "tasks.jsonl", "TrainCandidate": "candidates.jsonl"}
+UNTESTED = ("MakeSet", "TrainGan")  # runs of no accuracy
+
+
+def parsed(path: Path, parse: Callable[[Any], Any], what: str) -> Iterator[Any]:
+    """Yield what `parse` makes of each line of a file of measurements, of which there may be none yet.
+
+    Raises:
+        FileError: a line is no JSON, or `parse` cannot make anything of it.
+    """
+    for number, line in enumerate(path.read_text().splitlines() if path.exists() else (), 1):
+        try:
+            found = parse(json.loads(line))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FileError(f"{path}, line {number}, is no {what}: delete that line") from error
+        yield found
+
+
+def read_records(path: Path | str) -> Iterator[dict[str, Any]]:
+    """Yield the records of one file; a torn last line, left by a killed process, is skipped with a warning.
+
+    Raises:
+        FileError: a line that is not the last is no record.
+    """
+    try:
+        lines = Path(path).read_bytes().split(b"\n")
+    except OSError as error:
+        raise FileError(f"cannot read the records in {path}: {reason(error)}") from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            _check_record(record)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            if number == len(lines):
+                warnings.warn(f"{path}: the last line is torn and is left out", stacklevel=2)
+                return
+            raise FileError(f"{path}, line {number}, is no record: delete that line") from error
+        yield record
+
+
+def _check_record(record: Any) -> None:
+    if not isinstance(record["key"], str) or record["kind"] not in FILES:
+        raise ValueError
+    if record["kind"] not in UNTESTED:
+        for network, accuracy in record["accuracies"].items():
+            int(network), float(accuracy)
+
+
+def checkpoint_about(path: Path | str) -> dict[str, Any] | None:
+    """What a checkpoint says of itself, with `k`, the steps done; None if it is damaged or not there."""
+    try:
+        with safe_open(path, "np") as file:
+            text, crc = file.metadata()["dclib"], file.metadata().get("crc")
+            arrays = [file.get_tensor(name) for name in sorted(file.keys())]
+        about = json.loads(text)
+        return about if isinstance(about["k"], int) and crc in (None, array_checksum(text, *arrays)) else None
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError):
+        return None
+
+
+def plain(record: dict[str, Any]) -> dict[str, Any]:
+    """A record as it is on disk, without the name of its folder."""
+    return {name: value for name, value in record.items() if name != "preset"}
+
+
+def machine_of(record: dict[str, Any]) -> str:
+    """The machine that a record was measured on, and before it the GPU if one did the work."""
+    device = record.get("device", "cpu")
+    return record["machine"] if device == "cpu" else f"{device} ({record['machine']})"
+
+
+def in_words(run: dict[str, Any]) -> str:
+    """A run, spelled out as records spell it, in a few words."""
+    if "tasks" in run:
+        hyper = run["hyper"]
+        how = f"memory filled by {hyper['memory']}, {'with' if hyper['distillation'] else 'without'} distillation"
+        return f"{', '.join(run['tasks'])}, {how}, seed {run['seed']}"
+    if "images" in run:
+        on = in_words(run["set"]) if run["set"] else run["dataset"]
+        return f"{run['network']} for {run['hyper']['steps']} steps on {on}"
+    made = run.get("set", run)
+    if "method" not in made:
+        return f"{run.get('network', 'a GAN')} on the whole of {run['dataset']}, seed {run['seed']}"
+    how = {"condense": f"condensed with {made['hyper']['network']}", "gan": "drawn by a GAN"}.get(made["method"], made["method"])
+    if made["method"] == "distill":
+        how = f"distilled with {made['distillation']['network']}"
+    if run.get("way") == "rates":
+        how += ", at its learned rates"
+    text = f"{made['dataset']}, {made['hyper']['ipc']}/class, {how}, seed {made['seed']}"
+    return f"{run['hyper']['network']} on {text}" if "set" in run else text

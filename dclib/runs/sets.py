@@ -1,0 +1,239 @@
+"""One small set at a time, outside of any experiment: made from a data set, described, and tested.
+
+What `dclib condense`, `dclib train` and a user's own script call; `run` makes the sets of declared experiments from the same parts.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import condense as algorithm
+from .. import coresets, data, train, whole
+from .. import engine as engines
+from ..errors import DataError
+from ..recorded.records import in_words
+from ..results import CondensedSet
+from ..spec import MakeSet, TrainGan, Training, WholeTraining, derive, full
+from ..steps.checkpoint import State
+from ..steps.ranks import ALONE, Ranks
+from ..support.progress import Progress
+from ..whole import Whole
+
+
+@lru_cache(maxsize=4)
+def load(name: str, image_size: int = 0, channels: int = 0) -> data.Dataset:
+    """Load a data set once for all runs of this process."""
+    return data.load(name, image_size=image_size, channels=channels)
+
+
+@lru_cache(maxsize=2)
+def load_parts(name: str, held_out: int, image_size: int = 0, channels: int = 0) -> tuple[data.Dataset, data.Dataset]:
+    """Load a data set without the training images held out of it, and it with these in place of its test images."""
+    return data.hold_out(load(name, image_size, channels), held_out)
+
+
+def load_of(run: MakeSet | WholeTraining | TrainGan) -> data.Dataset:
+    """Load the images that a run stands on."""
+    shape = run.image_size, run.channels
+    return load_parts(run.dataset, run.held_out, *shape)[0] if run.held_out else load(run.dataset, *shape)
+
+
+def condense_images(
+    run: MakeSet,
+    dataset: data.Dataset,
+    where: torch.device,
+    engine: str,
+    checkpoint: Path | str | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+    ranks: Ranks = ALONE,
+    longest: int = 0,
+    looks: Sequence[Callable[[State], None]] = (),
+) -> tuple[torch.Tensor, dict[str, Any]]:
+    """Condense under a progress bar; returns the images (classes, ipc, c, h, w) and what a record says of the work.
+
+    With `longest` the run is a station of a course (see `courses`), which is as long as that and has one engine. Each of `looks`
+    is called after each outer step (see `watch`).
+    """
+
+    def on_step(state: State) -> None:
+        progress.step(f"loss {state.losses[-1]:.1f}")
+        for look in looks:
+            look(state)
+
+    h, what = run.hyper, f"condensing {dataset.name}, {run.hyper.ipc}/class, {run.hyper.network}, seed {run.seed}"
+    steps = max(longest, h.outer_steps)
+    chosen = engines.choose(engine, where, algorithm.work(dataclasses.replace(h, outer_steps=steps), dataset.classes))
+    with Progress(what, h.outer_steps, hidden=ranks.rank > 0) as progress:
+        state = algorithm.condense(
+            dataset,
+            h,
+            seed=run.seed,
+            device=str(where),
+            engine=chosen,
+            checkpoint=checkpoint,
+            on_step=on_step,
+            on_resume=lambda state: progress.skip(state.k),
+            should_stop=should_stop,
+            ranks=ranks,
+            on_course=longest > 0,
+        )
+    about = {"seconds": round(state.seconds, 2), "losses": [round(x, 3) for x in state.losses], "engine": chosen}
+    return state.images, about | ({"world_size": ranks.count} if ranks.count > 1 else {})
+
+
+def train_whole(
+    run: WholeTraining,
+    dataset: data.Dataset,
+    where: torch.device,
+    engine: str,
+    checkpoint: Path | str | None,
+    should_stop: Callable[[], bool],
+) -> Whole:
+    """Train a network on the whole set under a progress bar, or take it as its checkpoint has it."""
+    with Progress(f"training {run.network} on the whole of {run.dataset}", whole.steps(run, len(dataset.y_train))) as progress:
+        return whole.train(
+            dataset,
+            run,
+            device=str(where),
+            engine=engine,
+            checkpoint=checkpoint,
+            on_step=lambda state: progress.step(whole.note(state)),
+            on_resume=lambda state: progress.skip(state.step),
+            should_stop=should_stop,
+        )
+
+
+def condense_set(
+    run: MakeSet,
+    *,
+    dataset: data.Dataset | None = None,
+    device: str = "auto",
+    engine: str = "auto",
+    looks: Sequence[Callable[[State], None]] = (),
+    **how: Any,
+) -> CondensedSet:
+    """Condense one set outside of any experiment, under a progress bar.
+
+    Args:
+        run: which data, which hyper-parameters, which seed.
+        dataset: the images, where they are loaded already; by default those that the run names.
+        looks: called after each outer step (see `watch`).
+        device, engine, how: as for `condense.condense`: `checkpoint`, `should_stop`, `ranks`.
+
+    Raises:
+        DclibError: as `data.load` and `condense.condense` raise it.
+    """
+    engines.tune_allocator()
+    run = dataclasses.replace(run, hyper=run.hyper.resolve())
+    dataset = dataset or load_of(run)
+    images, about = condense_images(run, dataset, engines.resolve_device(device), engine, looks=looks, **how)
+    made = as_set(images, dataset, run)
+    return dataclasses.replace(made, about={**made.about, **about, "data_hash": dataset.hash})
+
+
+def train_on_set(
+    made: CondensedSet,
+    hyper: Training,
+    *,
+    networks: int = 1,
+    seed: int = 0,
+    dataset: str | data.Dataset = "",
+    device: str = "auto",
+    engine: str = "auto",
+    on_network: Callable[[float], None] = lambda accuracy: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> list[float]:
+    """Train networks on a set under a progress bar and return their test accuracies in percent; nothing is recorded.
+
+    Args:
+        made: the set.
+        hyper: the hyper-parameters of stage T.
+        networks: how many; with seed 0 they are those that a declared run trains.
+        seed: the number of the first.
+        dataset: whose test images are classified: a name, a path, or the data; by default the set's own.
+        device, engine, should_stop: as for `train.evaluate`.
+        on_network: called with each accuracy.
+
+    Raises:
+        DclibError: as `data.load` and `train.evaluate` raise it.
+    """
+    engines.tune_allocator()
+    tested = load_for(made, dataset)
+    with Progress(f"training {hyper.network} on {made.ipc}/class of {made.dataset}", networks) as progress:
+
+        def trained(seed: int, accuracy: float, seconds: float) -> None:
+            progress.step(f"accuracy {accuracy:.1f} %")
+            on_network(accuracy)
+
+        return train.evaluate(
+            torch.from_numpy(made.images),
+            torch.from_numpy(made.labels),
+            tested,
+            hyper,
+            seeds=[derive(j, made.key) for j in range(seed, seed + networks)],
+            device=device,
+            engine=engine,
+            on_network=trained,
+            should_stop=should_stop,
+        )
+
+
+def load_for(made: CondensedSet, name: str | data.Dataset = "") -> data.Dataset:
+    """Load the data that a set is tested on, or take them, in the size and the normalisation of the set's images.
+
+    Raises:
+        DataError: it cannot be loaded, or has not as many classes as the set, or images of another shape.
+    """
+    height, width = made.images.shape[2:]
+    name = name or made.about.get("dataset") or made.dataset
+    shape = height if height == width else 0, made.about.get("channels", 0)
+    found = name if isinstance(name, data.Dataset) else load(name, *shape)
+    if found.classes != len(made.class_names):
+        counts = f"the set has {len(made.class_names)} classes and {found.name} has {found.classes}"
+        raise DataError(f"{counts}: name the data that the set was made from")
+    ours, theirs = made.images.shape[1:], tuple(found.x_test.shape[1:])
+    if ours != theirs:
+        shapes = f"the set's images have shape {ours} and those of {found.name} {theirs}"
+        raise DataError(f"{shapes}: name the data that the set was made from")
+    return dataclasses.replace(found, mean=made.mean, std=made.std)
+
+
+def describe(run: MakeSet) -> str:
+    """A set in a few words."""
+    return in_words(full(run))
+
+
+def choose(run: MakeSet, dataset: data.Dataset, trained: Whole | None = None) -> torch.Tensor:
+    """Choose real images by the run's method, as indices (classes, ipc) into the training images.
+
+    Args:
+        run: its `method`, `seed` and `hyper.ipc` count.
+        dataset: where the network is.
+        trained: on the whole training set; for herding, k-center and forgetting.
+    """
+    guide = {name: getattr(trained, name) for name in ("network", "events", "learned")} if trained else {}
+    with engines.arithmetic("float32", dataset.x_train.device):
+        return coresets.select(run.method, dataset, run.hyper.ipc, seed=run.seed, **guide)
+
+
+def pick(dataset: data.Dataset, indices: torch.Tensor) -> torch.Tensor:
+    """The training images of these indices (classes, ipc), normalised, as (classes, ipc, c, h, w)."""
+    images = dataset.normalise(dataset.x_train[indices.flatten().to(dataset.x_train.device)])
+    return images.unflatten(0, tuple(indices.shape))
+
+
+def choose_at_random(run: MakeSet, dataset: data.Dataset) -> torch.Tensor:
+    """Real images chosen at random, as (classes, ipc, c, h, w): the same draw as the initial images of `init="real"`."""
+    return pick(dataset, choose(run, dataset))
+
+
+def as_set(images: torch.Tensor, dataset: data.Dataset, run: MakeSet) -> CondensedSet:
+    """Wrap images of shape (classes, ipc, c, h, w) as a set with all that it takes to use it."""
+    labels = np.arange(dataset.classes).repeat(images.shape[1])
+    flat = images.flatten(0, 1).float().cpu().numpy()
+    return CondensedSet(flat, labels, dataset.name, dataset.class_names, dataset.mean, dataset.std, run.key, full(run))

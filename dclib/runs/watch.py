@@ -1,0 +1,61 @@
+"""Looks at a set while it is learned: pictures of it, and how well a network trained on it does so far."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from .. import train
+from ..data import Dataset
+from ..hyper.checks import usual_augmentation
+from ..pages.figures import save_grid
+from ..recorded.condensed import check_drawable
+from ..spec import MakeSet, Training, derive
+from ..steps.checkpoint import State
+from .sets import as_set
+
+Look = Callable[[State], None]
+
+
+def every(steps: int, look: Look) -> Look:
+    """Look after each `steps`-th outer step."""
+
+    def maybe(state: State) -> None:
+        if state.k % steps == 0:
+            look(state)
+
+    return maybe
+
+
+def snapshots(run: MakeSet, dataset: Dataset, folder: Path) -> Look:
+    """Write a picture of the set, named by the number of outer steps done; a resumed run writes the same ones.
+
+    Raises:
+        FileError: the folder cannot be written.
+        DataError: the images are neither grey nor coloured.
+    """
+    check_drawable(dataset.x_train.shape[1])
+    digits = len(str(run.hyper.outer_steps))
+    return lambda state: save_grid(as_set(state.images, dataset, run), folder / f"{state.k:0{digits}d}.png")
+
+
+def early_accuracy(run: MakeSet, dataset: Dataset, tell: Callable[[str], None], **how: str) -> Look:
+    """Train one network, as the set is learned with, on the set as it is, and tell its accuracy on the test images.
+
+    It is trained as long as at the end, draws from generators of its own, and so changes nothing of the run.
+
+    Args:
+        run: whose set it is.
+        dataset: the data.
+        tell: called with a sentence.
+        how: `device` and `engine`, as for `train.evaluate`.
+    """
+    labels = torch.arange(dataset.classes).repeat_interleave(run.hyper.ipc)
+    hyper = Training(network=run.hyper.network, augment=usual_augmentation(dataset.name))
+
+    def look(state: State) -> None:
+        images = state.images.flatten(0, 1).float()
+        (accuracy,) = train.evaluate(images, labels, dataset, hyper, seeds=[derive(0, run.key)], **how)
+        tell(f"after {state.k} of {run.hyper.outer_steps} outer steps: {accuracy:.1f} %")
+
+    return look

@@ -1,0 +1,115 @@
+"""How the command talks: errors and warnings as one sentence on stderr, tables in columns, durations as people write them."""
+
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean, pstdev
+
+import typer
+
+from ..errors import DclibError, Interrupted, SpecError, first_line
+
+UsageError = typer.BadParameter.__base__  # typer's versions have it in different places
+NO_MEMORY = "out of memory", "allocate memory", "alloc_failed"  # as PyTorch, the system and CUDA's libraries say it
+UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def guarded(command: Callable[[], int | None]) -> int:
+    """Call `command` and return the exit status; whatever goes wrong is one sentence on stderr, never a traceback.
+
+    Returns:
+        What `command` returns, else 1 for an error, 2 for a command line that cannot be understood, 130 for a stopped command.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *where, **more: say(f"warning: {message}")
+            status = command()
+            sys.stdout.flush()
+            return status or 0
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        sentence, status = _explained(error)
+        if sentence is None and os.environ.get("DCLIB_DEBUG"):
+            raise
+        say(sentence or f"unexpected {type(error).__name__} ({_said(error)}): DCLIB_DEBUG=1 shows where")
+        return status
+
+
+def _explained(error: Exception) -> tuple[str | None, int]:
+    """Return the sentence for an error that a user can cause, and the exit status."""
+    if isinstance(error, Interrupted):
+        return str(error), 130
+    if isinstance(error, DclibError):
+        return str(error), 1
+    if isinstance(error, UsageError):
+        command = error.ctx.command_path if error.ctx else "dclib"
+        return f"{_usage(error)} (`{command} --help` explains it)", 2
+    if isinstance(error, MemoryError) or any(words in str(error).lower() for words in NO_MEMORY):
+        return f"not enough memory ({_said(error)}): choose fewer images, a smaller batch or network, or another device", 1
+    return None, 1
+
+
+def _usage(error: Exception) -> str:
+    text = " ".join(error.format_message().split()).rstrip(".")
+    return text[:1].lower() + text[1:]
+
+
+def _said(error: BaseException) -> str:
+    return first_line(error, "no message")
+
+
+def say(sentence: str) -> None:
+    """Write one line to stderr."""
+    print(f"dclib: {sentence}", file=sys.stderr, flush=True)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Set rows in columns, two spaces apart; numbers to the right."""
+    cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in (header, *rows)]
+    numeric = [all(re.fullmatch(r"[\d,.]+", row[c]) for row in cells[1:]) for c in range(len(header))]
+    widths = [max(len(row[c]) for row in cells) for c in range(len(header))]
+    lines = ("  ".join(t.rjust(w) if n else t.ljust(w) for t, w, n in zip(row, widths, numeric, strict=True)) for row in cells)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def seconds(text: str) -> float:
+    """Read a duration such as 90s, 8m or 2h.
+
+    Raises:
+        SpecError: it is none.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
+    if not found or not float(found[1]):
+        raise SpecError(f"{text!r} is no duration: write it as 90s, 8m or 2h")
+    return float(found[1]) * UNITS[found[2]]
+
+
+def words(values: Sequence[str] | None) -> list[str] | None:
+    """Split an option that may be repeated, or hold several values with spaces (or commas) between; None if it was not given.
+
+    A network with options, or a variant, has commas of its own, so that a value with : or = is split at spaces only.
+    """
+    return [word for v in values for word in (v if ":" in v or "=" in v else v.replace(",", " ")).split()] if values else None
+
+
+def whole(texts: Sequence[str] | None) -> list[int] | None:
+    """Read whole numbers; None stays None.
+
+    Raises:
+        SpecError: one is none.
+    """
+    if bad := [text for text in texts or () if not re.fullmatch(r"-?\d{1,9}", text)]:
+        raise SpecError(f"{bad[0]!r} is no whole number: write it as 1 or 1,10,50")
+    return texts and [int(text) for text in texts]
+
+
+def summary(accuracies: Sequence[float]) -> str:
+    """Mean ± standard deviation (of the population) of accuracies in percent, and each of them."""
+    every = ", ".join(f"{a:.2f}" for a in accuracies)
+    return f"{fmean(accuracies):.2f} ± {pstdev(accuracies):.2f} % ({every})" if len(accuracies) > 1 else f"{every} %"
