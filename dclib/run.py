@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .declared.presets import ORS, Cell, Run
+from .declared.work import size
 from .errors import DclibError, Diverged, Interrupted, SpecError
 from .hyper.applications import ApplicationRun, LearnTasks, TrainCandidate
 from .hyper.courses import course_of, shared
@@ -23,7 +24,7 @@ from .runs.sets import load
 from .spec import TrainNetworks, full
 from .studies import Case
 from .support.files import check_writable
-from .support.progress import Progress
+from .support.progress import Progress, Uneven
 from .support.provenance import launched
 from .support.stopping import stopping
 
@@ -42,24 +43,30 @@ def execute(cells: Sequence[Cell | Case], runner: Runner) -> None:
     runner.courses = shared(run.set for run in runs if isinstance(run, TrainNetworks))
     groups = [some for cell, its in ordered for some in together(cell, its) if any(map(runner.store.missing, some))]
     failures = Failures(runner.store)
-    short = sum(isinstance(some[0], TrainCandidate) for some in groups)
-    with Progress("training architectures", short, hidden=not short) as progress:  # other runs have bars of their own
+    sizes = [size(some[0]) for some in groups if isinstance(some[0], TrainCandidate)]
+    with Uneven("training architectures", sizes, hidden=not sizes) as progress:  # other runs have bars of their own
         for some in groups:
             if runner.should_stop():
                 raise Interrupted("stopped between two runs; the same command goes on from there")
-            _do(some, runner, failures)
+            _do(some, runner, failures, progress.begin)
             if isinstance(some[0], TrainCandidate):
                 progress.step()
     forget(runs, runner.store, runner.preset)
     failures.tell()
 
 
-def _do(runs: list[Run | ApplicationRun], runner: Runner, failures: "Failures") -> None:
-    """Do what is still missing of runs that are done together, unless they stand on one that has failed."""
+def _do(runs: list[Run | ApplicationRun], runner: Runner, failures: "Failures", begin: Callable[[], None]) -> None:
+    """Do what is still missing of runs that are done together, unless they stand on one that has failed.
+
+    With `begin` an architecture tells the bar of them all that its set, which has a bar of its own, is made.
+    """
     if failures.skips(runs[0]) or not any(map(runner.store.missing, runs)):
         return
     runner.store.refresh()  # another process may have done it
     try:
+        for made in needed(runs[0], runner.store) if isinstance(runs[0], TrainCandidate) else ():
+            runner.do(made)
+        begin()
         runner.test(*runs)
     except Diverged as error:
         failures.note(runs[0], error)

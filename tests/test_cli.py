@@ -593,6 +593,36 @@ def test_progress_forecasts_without_the_step_that_compiled(monkeypatch, capsys):
     ]
 
 
+def test_progress_of_unequal_steps_forecasts_by_their_sizes(monkeypatch, capsys):
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    with progress.Uneven("working", [1, 2, 5, 2]) as bar:
+        for between, seconds in ((1000, 40), (0, 80), (500, 200), (0, 80)):
+            clock.now += between  # what the step waits for has a bar of its own
+            bar.begin()
+            clock.now += seconds
+            bar.step()
+    assert capsys.readouterr().err.splitlines() == [
+        "working: 1 of 4, 6 min left",
+        "working: 2 of 4, 5 min left",
+        "working: 3 of 4, 80 s left",
+        "working: 4 of 4 in 32 min",
+    ]
+
+
+def test_progress_of_unequal_steps_on_a_terminal_has_its_own_forecast_alone(monkeypatch, capsys):
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with progress.Uneven("working", [1, 3]) as bar:
+        clock.now += 100
+        bar.step()
+        bar.bar.refresh()
+    said = capsys.readouterr().err
+    assert re.search(r"working:  50%\|.+\| 1/2 \[00:00, 5 min left\]", said)
+    assert "<" not in said, "tqdm's forecast takes all steps for equal"
+
+
 def test_progress_tells_what_was_left_out(capsys):
     with progress.Progress("working", 10) as bar:
         bar.step()

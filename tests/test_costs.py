@@ -5,11 +5,11 @@ import re
 import pytest
 
 from dclib import experiments
+from dclib.declared.work import flop
 from dclib.errors import SpecError
 from dclib.experiments import CORESETS, CPU, METHOD, SMOKE
 from dclib.pages.costs import TOTAL, Speeds, cost_table, costs, kind, plan, sentence, spelled_out
 from dclib.pages.pace import pace_plot, pace_table, paces
-from dclib.pages.work import flop
 from dclib.results import Store
 
 ABOUT = dict(device="cpu", machine="a machine, 2 cores", started="2026-01-01", peak_memory_mb=1500, run={})

@@ -7,10 +7,10 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from dclib import experiments, gan, networks, studies
+from dclib.declared.work import SECOND, TRAINING, _gan, flop, forward
 from dclib.hyper.applications import LearnTasks, Rehearsal
 from dclib.hyper.architectures import FAMILIES, ConvNet, Network
 from dclib.hyper.baselines import GanTraining
-from dclib.pages.work import SECOND, TRAINING, _gan, flop, forward
 from dclib.spec import Condensation, MakeSet, Training, TrainNetworks, WholeTraining
 
 NAMES = [*FAMILIES, "ConvNet:width=32,depth=2,pooling=none", "ConvNet:depth=1,norm=none", "MLP:width=64,depth=3"]

@@ -16,6 +16,7 @@ from typing import Any
 
 from .. import experiments, studies
 from ..declared.presets import ORS, Run
+from ..declared.work import flop, shape_of
 from ..hyper.applications import ApplicationRun, TrainCandidate, behind
 from ..hyper.baselines import TrainGan
 from ..hyper.courses import course_of, shared
@@ -25,7 +26,6 @@ from ..reproduce import Given, as_list, check, check_names
 from ..results import Store
 from ..spec import MakeSet, TrainNetworks, WholeTraining
 from .pace import Pace, paces
-from .work import flop, shape_of
 
 AnyRun = MakeSet | TrainGan | Run | ApplicationRun
 Runs = Mapping[str, tuple[AnyRun, int]]  # by key, with the number of networks that each trains

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Sequence
 
 LINE_SECONDS = 30.0
 
@@ -15,6 +16,8 @@ class Progress:
         hidden: for a process that works for another, which shows it.
     """
 
+    BAR: str | None = None  # tqdm's own, with its forecast
+
     def __init__(self, what: str, total: int, hidden: bool = False):
         self.what, self.total, self.done, self.first, self.hidden = what, total, 0, 0, hidden
         self.start = self.last = self.warm = time.monotonic()
@@ -22,7 +25,7 @@ class Progress:
         if sys.stderr.isatty() and not hidden:
             from tqdm import tqdm
 
-            self.bar = tqdm(total=total, desc=what, dynamic_ncols=True)
+            self.bar = tqdm(total=total, desc=what, dynamic_ncols=True, bar_format=self.BAR)
 
     def __enter__(self) -> "Progress":
         return self
@@ -48,11 +51,14 @@ class Progress:
         if self.done == self.first + 1:
             self.warm = time.monotonic()
         if self.bar is not None:
-            self.bar.set_postfix_str(note, refresh=False)
+            self.bar.set_postfix_str(self._beside(note), refresh=False)
             self.bar.update()
         elif time.monotonic() - self.last >= LINE_SECONDS and self.done < self.total:
             self.last = time.monotonic()
             self._line(f"{self.done} of {self.total}, {clock(self._left())} left{', ' if note else ''}{note}")
+
+    def _beside(self, note: str) -> str:
+        return note
 
     def _left(self) -> float:
         """Seconds left at the pace so far, without the first step where there are more: it may have compiled."""
@@ -64,6 +70,39 @@ class Progress:
     def _line(self, text: str) -> None:
         if not self.hidden:
             print(f"{self.what}: {text}", file=sys.stderr, flush=True)
+
+
+class Uneven(Progress):
+    """A bar of steps of unequal sizes, by which it forecasts; what passes between a step and the next `begin` is left out.
+
+    Args:
+        what, hidden: as for `Progress`.
+        sizes: how long each step takes, in any unit.
+    """
+
+    BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
+
+    def __init__(self, what: str, sizes: Sequence[int], hidden: bool = False):
+        super().__init__(what, len(sizes), hidden)
+        self.sizes, self.spent = list(sizes), 0.0
+        self.begin()
+
+    def begin(self) -> None:
+        """What now passes is the next step's time."""
+        self.lap = time.monotonic()
+
+    def step(self, note: str = "") -> None:
+        """Count one step."""
+        self.spent += time.monotonic() - self.lap
+        self.begin()
+        super().step(note)
+
+    def _beside(self, note: str) -> str:
+        return f"{clock(self._left())} left{', ' if note else ''}{note}"
+
+    def _left(self) -> float:
+        """Seconds left at the pace so far."""
+        return self.spent / sum(self.sizes[: self.done]) * sum(self.sizes[self.done :])
 
 
 def clock(seconds: float) -> str:

@@ -188,5 +188,14 @@ def _(run: LearnTasks) -> int:
 
 @flop.register
 def _(run: TrainCandidate) -> int:
-    one = forward(run.network.resolve("train"), *shape_of(run.dataset))
-    return (run.hyper.steps * TRAINING * run.hyper.batch + run.held_out) * one
+    tests = run.tested * _counts(run.dataset)[1]
+    return (_images(run) + tests) * forward(run.network.resolve("train"), *shape_of(run.dataset))
+
+
+def _images(run: TrainCandidate) -> int:
+    return run.hyper.steps * TRAINING * run.hyper.batch + run.held_out
+
+
+def size(run: TrainCandidate) -> int:
+    """How much a candidate's training takes beside another's, whatever their images: colours at 32 pixels stand for all."""
+    return _images(run) * forward(run.network.resolve("train"), 3, 32, 10)
