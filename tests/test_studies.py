@@ -322,6 +322,25 @@ def test_table_4_in_our_numbers_and_the_papers():
     )
 
 
+def test_what_the_table_says_of_the_architectures_without_batch_norm():
+    found = some_search()
+    assert "batch norm" not in report.search_table(found), "none has it"
+    name = "ConvNet:width=64,norm=batch,pooling=max"
+    validation = {s: scores | {name: (90.0,) * len(scores["ConvNet:width=8"])} for s, scores in found.validation.items()}
+    test = found.test | {name: (90.0, 92.0)}
+    more = dataclasses.replace(found, networks=(*found.networks, name), validation=validation, test=test)
+    assert more.without("norm=batch") == found
+    assert more.without("pooling=max") == found
+    assert more.without("norm") == more.without("width=6") == more, "an option is named in full"
+    table = report.search_table(more)
+    assert line(table, "test accuracy of the best found").count("91.0 ± 1.0") == 5
+    assert line(table, "the best found without batch norm").count("52.0 ± 2.0") == 2
+    assert line(table, "ρ, all without batch norm").count("−1.00 [−1.00, −1.00]") == 2
+    scatter = charts.rank_scatter(more)
+    assert [mark.get_marker() for mark in scatter.figure.axes[1].lines] == ["o", "o", "s"]
+    assert [text.get_text() for text in scatter.figure.legends[0].get_texts()] == ["other architectures", "with batch norm"]
+
+
 def test_what_is_said_of_a_search():
     said = report.found_sentence(some_search())
     assert "condensed: `ConvNet:width=19`" in said

@@ -4,12 +4,13 @@ As in `charts`, each function returns a `Picture`, and letters are sized for a s
 """
 
 from collections.abc import Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ..recorded.ranking import best
 from ..recorded.studied import TOP, Learned, Search, spread
 from ..studies import MEMORIES, PROXIES
-from .application_report import MEMORY_NAMES, SOURCE_NAMES, rho_text, task_name
+from .application_report import BATCH, MEMORY_NAMES, SOURCE_NAMES, rho_text, task_name
 from .charts import COLOURS, MARKS
 from .figures import Picture, new_figure
 
@@ -63,17 +64,19 @@ def _frame(panel: "Axes", tasks: Sequence[str]) -> None:
 def rank_scatter(found: Search) -> Picture:
     """Draw each architecture's accuracy after training on a proxy against that after training on the whole set.
 
-    The best of each proxy are filled; the titles give ρ over them and over all.
+    The best of each proxy are filled, those with batch norm square; the titles give ρ over the best and over all.
     """
     figure = new_figure(8.0)
-    whole = found.scores("whole")
+    whole, with_batch = found.scores("whole"), set(found.networks) - set(found.without(BATCH).networks)
     for panel, source in zip(figure.subplots(2, 2, sharey=True).flat, PROXIES, strict=True):
         proxy = {network: score for network, score in found.scores(source).items() if network in whole}
         top = set(best(proxy, TOP))
-        for chosen, face in ((False, "white"), (True, COLOURS[0])):
-            points = [(proxy[n], whole[n]) for n in proxy if (n in top) == chosen]
+        for chosen, batch in product((False, True), repeat=2):
+            points = [(proxy[n], whole[n]) for n in proxy if ((n in top), (n in with_batch)) == (chosen, batch)]
+            colour, mark = COLOURS[batch], "os"[batch]
             if points:
-                panel.plot(*zip(*points, strict=True), "o", color=COLOURS[0], markerfacecolor=face, markersize=7)
+                face = colour if chosen else "white"
+                panel.plot(*zip(*points, strict=True), mark, color=colour, markerfacecolor=face, markersize=7)
         few, every = (rho_text(found.correlation(source, count)).partition(" ")[0] for count in (TOP, 0))
         panel.set_title(f"{SOURCE_NAMES[source]}\nρ {few}, all {every}", fontsize=13)
         panel.set_xlabel("on the proxy, in %", fontsize=13)
@@ -81,4 +84,8 @@ def rank_scatter(found: Search) -> Picture:
         panel.grid(color="0.9")
         panel.spines[["top", "right"]].set_visible(False)
     figure.supylabel("on the whole set, in %", fontsize=14)
+    if with_batch:
+        marks = [figure.axes[0].plot([], [], mark, color=COLOURS[i])[0] for i, mark in enumerate("os")]
+        look = dict(loc="outside lower center", ncols=2, fontsize=13, frameon=False)
+        figure.legend(marks, ["other architectures", "with batch norm"], **look)
     return Picture(figure, "validation accuracy of each architecture, by proxy, against training on the whole set")

@@ -17,6 +17,7 @@ __all__ = [
 ]
 
 MEMORY_NAMES = {"random": "random", "herding": "herding", "condense": "condensed"}
+BATCH = "norm=batch"  # tested with statistics of what it was trained on, which condensed images do not share with real ones
 SOURCE_NAMES = {**MEMORY_NAMES, "early": "early stopping", "whole": "whole set"}
 
 
@@ -98,6 +99,11 @@ def search_table(found: Search) -> str:
         ("training and validating, min", lambda s: _minutes(found, s), "minutes", "{:.1f}"),
         ("images kept", lambda s: f"{found.images[s]:,}" if found.images[s] else DASH, "images", "{:,}"),
     ]
+    if found.networks != (others := found.without(BATCH)).networks:
+        lines[3:3] = [
+            ("the best found without batch norm", lambda s: _mean(others.performance(s)), "", ""),
+            ("ρ, all without batch norm", lambda s: _rho(others, s, 0), "", ""),
+        ]
     rows = []
     for name, ours, printed, form in lines:
         rows.append([name, "ours", *(ours(source) for source in SOURCES)])

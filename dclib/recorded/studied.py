@@ -4,8 +4,9 @@ As for tables, "best" is the most faithful preset that has records and never `sm
 another, so all of them come from one preset.
 """
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -133,6 +134,12 @@ class Search:
     def scores(self, source: str) -> dict[str, float]:
         """The mean validation accuracy of each architecture recorded for a source."""
         return {network: fmean(values) for network, values in self.validation[source].items()}
+
+    def without(self, option: str) -> "Search":
+        """The same of the architectures that have not this option, such as "norm=batch"; seconds and images stay those of all."""
+        kept = tuple(n for n in self.networks if option not in re.split("[:,]", n))
+        scores = {source: {n: v for n, v in found.items() if n in kept} for source, found in self.validation.items()}
+        return replace(self, networks=kept, validation=scores, test={n: v for n, v in self.test.items() if n in kept})
 
     def complete(self, source: str) -> bool:
         """Whether every architecture is recorded for a source, in equally many trainings: only then is the best of them known."""
