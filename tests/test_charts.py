@@ -1,4 +1,4 @@
-"""dclib.charts, and the tables of Table 1 and Fig. 3: what is drawn is what is recorded, ours apart from the paper's."""
+"""dclib.pages.charts, and the tables of Table 1 and Fig. 3: what is drawn is what is recorded, ours apart from the paper's."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""dclib.comparison on made outcomes: every number beside the paper's, with what it rests on and where its records are."""
+"""dclib.pages.comparison on made outcomes: every number beside the paper's, with what it rests on and where its records are."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""dclib.costs and dclib.pace on made records: what is measured, what is forecast and from what, and how it is written."""
+"""dclib.pages: `costs` and `pace` on made records: what is measured, what is forecast and from what, and how it is written."""
 
 import re
 

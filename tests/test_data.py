@@ -787,7 +787,8 @@ def test_looking_up_needs_no_torch():
     import subprocess
     import sys
 
-    code = "import sys, dclib.sources as s; s.available(); assert not {'torch', 'torchvision', 'sklearn', 'PIL'} & set(sys.modules)"
+    code = "import sys, dclib.images.sources as s; s.available()\n"
+    code += "assert not {'torch', 'torchvision', 'sklearn', 'PIL'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

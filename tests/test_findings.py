@@ -1,4 +1,4 @@
-"""dclib.findings and dclib.drawings on made outcomes: orders and ranks, accuracy by steps, choices beside their default."""
+"""dclib.pages: `findings` and `drawings` on made outcomes: orders and ranks, accuracy by steps, choices beside their default."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""dclib.release: the archive's bytes depend on the sets and records alone, its sums verify, and its card's lines of code run."""
+"""dclib.commands.release: an archive's bytes depend on sets and records alone, its sums verify, the code on its card runs."""
 
 import dataclasses
 import hashlib

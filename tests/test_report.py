@@ -1,4 +1,4 @@
-"""dclib.outcomes, dclib.report and dclib.figures on made records: what counts, what is shown, and how it is written."""
+"""Outcomes, report and figures on made records: what counts, what is shown, and how it is written."""
 
 import dataclasses
 import json

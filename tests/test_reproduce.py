@@ -1,4 +1,4 @@
-"""dclib.reproduce and dclib.survey: a notebook's parameters checked, records read, missing cells computed."""
+"""dclib.reproduce and dclib.pages.survey: a notebook's parameters checked, records read, missing cells computed."""
 
 import re
 import subprocess

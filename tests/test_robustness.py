@@ -67,12 +67,12 @@ def refused(capsys, status: int, *parts: str) -> None:
 
 
 KILLED_IN_A_STEP = """
-draw = dclib.inner.InnerStep.draw
+draw = dclib.steps.inner.InnerStep.draw
 def drawn(self, k, t):
     if k == 7:
         os.kill(os.getpid(), signal.SIGKILL)
     draw(self, k, t)
-dclib.inner.InnerStep.draw = drawn
+dclib.steps.inner.InnerStep.draw = drawn
 """
 KILLED_WHILE_SAVING = """
 replace, calls = os.replace, []
@@ -84,14 +84,14 @@ def killed(*arguments):
 os.replace = killed
 """
 WAITING_IN_A_STEP = """
-draw = dclib.inner.InnerStep.draw
+draw = dclib.steps.inner.InnerStep.draw
 def drawn(self, k, t):
     if k == 6:
         open("waiting", "w").close()
         while signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # that is, until a first signal has come
             time.sleep(0.01)
     draw(self, k, t)
-dclib.inner.InnerStep.draw = drawn
+dclib.steps.inner.InnerStep.draw = drawn
 """
 NO_ROOM = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (4_000, 4_000))"
 CHILDREN = {"killed in a step": KILLED_IN_A_STEP, "killed while saving": KILLED_WHILE_SAVING}

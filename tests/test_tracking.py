@@ -1,4 +1,4 @@
-"""dclib.tracking: weights along training on a small set and on real images, from the same start."""
+"""dclib.steps.tracking: weights along training on a small set and on real images, from the same start."""
 
 import dataclasses
 

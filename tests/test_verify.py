@@ -1,4 +1,4 @@
-"""dclib.verify: recorded networks come out again; what is not as recorded is told, and makes the command fail."""
+"""dclib.runs.verify: recorded networks come out again; what is not as recorded is told, and makes the command fail."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""dclib.work counts what torch counts, and what a run's hyper-parameters say."""
+"""dclib.declared.work counts what torch counts, and what a run's hyper-parameters say."""
 
 import dataclasses
 
