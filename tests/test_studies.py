@@ -418,6 +418,7 @@ REFUSED = [
     ("continual --space width=4", "continual cannot be narrowed by space: leave it out"),
     ("continual --networks MLP", "continual cannot be narrowed by networks: leave it out"),
     ("continual --datasets digits", "continual learning needs at least 2 tasks, not 1 (digits): name more data sets"),
+    ("continual --datasets digits,mnist,digits", "tasks must differ, not be digits, mnist, digits: name each data set once"),
     ("continual --memories attic", "unknown memory 'attic': choose one of random, herding, condense"),
     ("continual --datasets digits,digits+mirrored", "unknown data set 'digits+mirrored'"),
     ("method --space width=4", "method cannot be narrowed by space: leave it out"),

@@ -80,6 +80,7 @@ class LearnTasks:
     def __post_init__(self) -> None:
         n, condensed = len(self.tasks), self.hyper.memory == "condense"
         checks.require(n > 1, f"continual learning needs at least 2 tasks, not {n} ({', '.join(self.tasks)}): name more data sets")
+        checks.require(len(set(self.tasks)) == n, f"tasks must differ, not be {', '.join(self.tasks)}: name each data set once")
         needs = f"a memory filled by {self.hyper.memory!r} {'needs a' if condensed else 'takes no'} `condensation`"
         checks.require(condensed == (self.condensation is not None), needs)
         same = not condensed or self.condensation.ipc == self.hyper.ipc
