@@ -144,10 +144,10 @@ def evaluate(
     """
     where, found = engines.resolve_device(device), []
     images, labels, tests = images.to(where), labels.to(where), [test.to(where) for test in tests]
-    trained = _stacked if engines.choose(engine, where, 0) == "captured" else _one_by_one
+    together = TOGETHER if engines.choose(engine, where, 0) == "captured" else 1
     with engines.arithmetic("float32", where):
         start = time.perf_counter()
-        for seed, model in trained(network, images, labels, tests[0], hyper, seeds, should_stop):
+        for seed, model in _trained(network, images, labels, tests[0], hyper, seeds, together, should_stop):
             first, seconds = accuracy(model, tests[0]), time.perf_counter() - start
             found.append((first, *(accuracy(model, test) for test in tests[1:])))
             on_network(seed, found[-1], seconds)
@@ -155,34 +155,24 @@ def evaluate(
     return found
 
 
-def _one_by_one(
+def _trained(
     network: Network,
     images: Tensor,
     labels: Tensor,
     test: Dataset,
     hyper: ShortTraining,
     seeds: Sequence[int],
+    together: int,
     should_stop: Callable[[], bool],
 ) -> Iterator[tuple[int, nn.Module]]:
-    for seed in seeds:
-        model = draw(network, test, seed, images)
-        train_alone(model, images, labels, hyper, seed, should_stop)
-        yield seed, model
-
-
-def _stacked(
-    network: Network,
-    images: Tensor,
-    labels: Tensor,
-    test: Dataset,
-    hyper: ShortTraining,
-    seeds: Sequence[int],
-    should_stop: Callable[[], bool],
-) -> Iterator[tuple[int, nn.Module]]:
-    capture = images.device.type == "cuda"
-    for some in (seeds[i : i + TOGETHER] for i in range(0, len(seeds), TOGETHER)):
+    how = images, labels, hyper
+    for some in (seeds[i : i + together] for i in range(0, len(seeds), together)):
         drawn = [draw(network, test, seed, images) for seed in some]
-        stack = train_together(drawn, images, labels, hyper, some, capture=capture, should_stop=should_stop)
+        if together == 1:
+            train_alone(drawn[0], *how, some[0], should_stop)
+            yield some[0], drawn[0]
+            continue
+        stack = train_together(drawn, *how, some, capture=images.device.type == "cuda", should_stop=should_stop)
         for j, seed in enumerate(some):
             drawn[0].load_state_dict(stack.unstack(j))
             yield seed, drawn[0]
