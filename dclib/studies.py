@@ -228,7 +228,7 @@ NAS = Study(
             Space(width=(32, 64), depth=(1, 2, 3), every=7),
             ShortTraining(steps=50),
             ShortTraining(steps=400),
-            hasty(_condensation(10, outer_steps=20, network_epochs=10, real_batch=64)),
+            hasty(_condensation(10, outer_steps=80, network_epochs=10, real_batch=64)),
             guide=2,
             networks=3,
         ),

@@ -88,19 +88,15 @@ def test_condensed_images_rank_architectures_as_the_whole_set_does(search, count
     held_up(Interval(*search.correlation("condense", count)[:3]))
 
 
-@pytest.mark.parametrize("rival", RIVALS)
+@pytest.mark.parametrize("rival", [*RIVALS, "early"])
 def test_condensed_images_rank_architectures_better(search, rival):
     """The paper's, over the ten best by each; over all, here, which can be compared."""
     held_up(search.advantage(rival))
 
 
-# What our records show in place of two claims that they refute. After training on condensed images a network with batch norm is
-# tested with the statistics of those, which are not the real images': the best architecture of all, which has it, is lost so.
-
-
-def test_early_stopping_ranks_all_architectures_better(search):
-    """In place of: condensed images do."""
-    assert search.advantage("early").verdict == "refuted"
+# What our records show in place of a claim that they refute, with a set of 20 outer steps and again with one of 80. After training
+# on condensed images a network with batch norm is tested with the statistics of those, which are not the real images': the best
+# architecture of all, which has it, is lost so.
 
 
 @pytest.mark.parametrize("rival", RIVALS)
@@ -114,6 +110,12 @@ def test_without_batch_norm_condensed_images_find_a_better_architecture(search, 
     """Seen in the records, not foretold."""
     rest = search.without(BATCH)
     held_up(lead(rest.performance("condense"), rest.performance(rival)))
+
+
+@pytest.mark.parametrize("rival", RIVALS)
+def test_without_batch_norm_condensed_images_rank_architectures_better(search, rival):
+    """Seen in the records, not foretold."""
+    held_up(search.without(BATCH).advantage(rival))
 
 
 def test_condensed_images_hide_what_batch_norm_is_worth(search):
