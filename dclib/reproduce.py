@@ -14,7 +14,7 @@ from . import experiments, studies
 from .errors import SpecError, one_of
 from .experiments import AXES, with_yardsticks
 from .images.pixels import VIEWS
-from .images.sources import KNOWN, as_path, data_root
+from .images.sources import KNOWN, as_path, data_root, spelled
 from .pages.sentences import AXIS_NAMES
 from .recorded import studied
 from .recorded.outcomes import DASH, Outcome, look_up, title
@@ -68,6 +68,7 @@ def reproduce(
     narrow = {AXIS_OF[parameter]: as_list(value) for parameter, value in given.items()}
     narrow["ipc"] = narrow["ipc"] and [_whole(value) for value in narrow["ipc"]]
     check(preset, recompute, device, narrow["dataset"] or ())
+    narrow["dataset"] = in_full(narrow["dataset"])
     outcomes = look_up(name, preset, **narrow)  # before torch is loaded, so that every wrong name is told at once
     if preset == "best":
         return outcomes
@@ -109,8 +110,15 @@ def reproduce_study(
     study = studies.ALL[one_of("application", name, studies.ALL)]
     for parameter in narrow:
         one_of("parameter", parameter, ("preset", "recompute", "device", *_options(study.narrows)))
+    if not isinstance(space := narrow.get("space") or "", str):
+        raise SpecError(f"space must be text, as 'width=32,64 norm=instance', not {space!r}")
     narrow = {n: value if n == "space" else as_list(value) for n, value in narrow.items() if value is not None}
+    for parameter, values in narrow.items():
+        if wrong := [value for value in values if not isinstance(value, str)]:
+            raise SpecError(f"{parameter} must be names, and {wrong[0]!r} is none")
     check(preset, recompute, device, narrow.get("datasets", ()))
+    if "datasets" in narrow:
+        narrow["datasets"] = in_full(narrow["datasets"])
     look = studied.learned if name == "continual" else studied.searched
     found = look(preset, **narrow)  # before torch is loaded, so that every wrong name is told at once
     if preset == "best":
@@ -182,6 +190,11 @@ def check_dataset(name: Given) -> None:
         one_of("data set", name, known)
     except SpecError as error:
         raise SpecError(f"{error}, or give the path of an .npz file or of a folder with train/ and test/") from None
+
+
+def in_full(datasets: Sequence[Given] | None) -> list[str] | None:
+    """The data sets' names, and paths in full, so that they mean the same in any folder; None stays None."""
+    return None if datasets is None else [spelled(str(name)) for name in datasets]
 
 
 def as_list(value: Given) -> list | None:

@@ -326,13 +326,14 @@ def test_a_checkpoint_of_other_work_is_refused(tasks, sets, tmp_path):
 
 
 def test_tasks_that_do_not_go_together_are_refused(tasks, make_dataset):
-    one, two = tasks[:2]
+    (one, two), larger = tasks[:2], "choose a larger data set or lower"
     cases = [
         ([one], "^continual learning needs at least 2 tasks, not 1: name more data sets$"),
         ([one, make_dataset(4, 4, channels=3)], r"^tasks must have equally many classes, but one has 3 classes and made has 2:"),
         ([one, make_dataset(4, 4, 4)], "^tasks must have images of one shape, not 3x8x8 of one and 1x8x8 of made: load them"),
-        ([one, make_dataset(4, 1, 4, channels=3)], "^class 'b' of made has 1 images, fewer than the 2 asked for: lower ipc$"),
-        ([one, make_dataset(2, 2, 2, channels=3)], "^made has 3 test images, fewer than test_images=5: lower test_images$"),
+        ([one, make_dataset(4, 1, 4, channels=3)], f"^class 'b' of made has 1 images, fewer than the 2 asked for: {larger} ipc$"),
+        ([one, make_dataset(2, 2, 2, channels=3)], f"^made has 3 test images, fewer than test_images=5: {larger} test_images$"),
+        ([one, two, one], "^tasks must differ, but one and one have the same images: name each data set once$"),
     ]
     for given, sentence in cases:
         with pytest.raises(DataError, match=sentence):

@@ -60,8 +60,11 @@ def test_a_space_is_narrowed_by_its_options():
 
 NONE_LEFT = [
     ("width=48", r"^no architecture is left in the search space with width=48: it has 32, 64, 128, 256$"),
-    ("width=32 width=64", r"^no architecture is left in the search space with width=64: it has 32$"),
+    ("width=32,48", r"^no architecture is left in the search space with width=48: it has 32, 64, 128, 256$"),
+    ("width=32,depth=1", r"^no architecture is left in the search space with width=depth=1: it has 32, 64, 128, 256$"),
+    ("width=32 width=64", "^'width' in the search space is given twice: write it once, as width=VALUE,VALUE$"),
     ("norm=", "^'norm' in the search space has no value: write it as norm=VALUE,VALUE$"),
+    ("norm=none,", "^'norm' in the search space has no value: write it as norm=VALUE,VALUE$"),
     ("colour=red", r"^unknown option of the search space 'colour': choose one of width, depth, norm, activation, pooling$"),
 ]
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 
@@ -436,16 +437,42 @@ def test_what_makes_no_sense_is_one_sentence(tiny, capsys, arguments, sentence):
     assert not tiny.exists()
 
 
-def test_tasks_with_different_classes_are_one_sentence(tiny, tmp_path, capsys):
-    import numpy as np
+def write_own(path, classes, seed=0):
+    """Images of noise in as many classes."""
+    y = np.arange(120 * classes) % classes
+    x = np.random.default_rng(seed).integers(0, 256, (len(y), 8, 8), dtype=np.uint8)
+    np.savez(path, x_train=x, y_train=y, x_test=x, y_test=y)
+    return str(path)
 
-    y = np.arange(60) % 3
-    x = np.random.default_rng(0).integers(0, 256, (60, 8, 8), dtype=np.uint8)
-    np.savez(tmp_path / "three.npz", x_train=x, y_train=y, x_test=x, y_test=y)
-    assert main(["run", "continual", "--memories", "random", "--datasets", f"digits,{tmp_path}/three.npz"]) == 1
-    assert (
-        "tasks must have equally many classes, but digits has 10 classes and three has 3: choose other" in capsys.readouterr().err
-    )
+
+def test_tasks_with_different_classes_are_one_sentence_before_anything_is_condensed(tiny, tmp_path, capsys):
+    three = write_own(tmp_path / "three.npz", 3)
+    assert main(["run", "continual", "--memories", "condense", "--datasets", f"digits,{three}"]) == 1
+    err = capsys.readouterr().err
+    assert "tasks must have equally many classes, but digits has 10 classes and three has 3: choose other" in err
+    assert "condensing" not in err
+
+
+@pytest.mark.parametrize(("name", "narrow"), [("continual", "--memories"), ("nas", "--space")])
+def test_data_that_have_changed_are_refused(tiny, tmp_path, capsys, name, narrow):
+    own = write_own(tmp_path / "own.npz", 10)
+    data = own if name == "nas" else f"digits {own}"
+    first, second = ("random", "herding") if name == "continual" else ("norm=none", "norm=instance")
+    assert main(["run", name, "--datasets", data, narrow, first]) == 0
+    sets.load.cache_clear()
+    sets.load_parts.cache_clear()
+    write_own(tmp_path / "own.npz", 10, seed=1)
+    assert main(["run", name, "--datasets", data, narrow, second]) == 1
+    assert "own.npz has changed since" in capsys.readouterr().err
+
+
+def test_a_path_means_the_same_from_every_folder(tiny, tmp_path, monkeypatch):
+    own = write_own(tmp_path / "own.npz", 10)
+    monkeypatch.chdir(tmp_path)
+    for spelling in ("own.npz", "./own.npz", own):
+        assert main(["run", "continual", "--datasets", f"digits {spelling}+turned", "--memories", "random"]) == 0
+    assert {tuple(r["run"]["tasks"]) for rs in Store().records.values() for r in rs} == {("digits", f"{own}+turned")}
+    assert main(["run", "continual", "--datasets", f"own.npz {own}", "--memories", "random"]) == 1
 
 
 def test_a_notebooks_call_reads_computes_and_compares(tiny, capsys):
@@ -466,6 +493,7 @@ def test_a_notebooks_wrong_parameters_are_refused(tiny):
         (dict(space="width=4"), "unknown parameter 'space'"),
         (dict(datasets="digits"), "needs at least 2 tasks, not 1"),
         (dict(memories=[]), "the list for memories is empty"),
+        (dict(memories=[["random"]]), r"memories must be names, and \['random'\] is none"),
         (dict(preset="quick"), "unknown preset 'quick'"),
     ):
         with pytest.raises(SpecError, match=sentence):
@@ -474,6 +502,8 @@ def test_a_notebooks_wrong_parameters_are_refused(tiny):
         reproduce_study("method")
     with pytest.raises(SpecError, match="no architecture is left"):
         reproduce_study("nas", preset="smoke", space="width=99")
+    with pytest.raises(SpecError, match="space must be text, as 'width=32,64 norm=instance', not 8"):
+        reproduce_study("nas", preset="smoke", space=8)
 
 
 def test_every_kind_of_record_has_a_cost_in_words():

@@ -78,8 +78,10 @@ def run(
 
 
 def _narrow(datasets: Words, networks: Words, test_networks: Words, variants: Words, ipc: Words) -> dict[str, list | None]:
-    """The values given for each axis of a grid."""
-    given = dict(dataset=words(datasets), network=words(networks), test_network=words(test_networks))
+    """The values given for each axis of a grid; a path in full, so that it means the same in any folder."""
+    from ..reproduce import in_full
+
+    given = dict(dataset=in_full(words(datasets)), network=words(networks), test_network=words(test_networks))
     return {**given, "ipc": whole(words(ipc)), "variant": words(variants)}
 
 
@@ -106,7 +108,7 @@ def _print_study(name: str, preset: str, store: Any, given: dict[str, Any]) -> N
 
     found = studied.learned(preset, store, **given) if name == "continual" else studied.searched(preset, store, **given)
     parts = (report.continual_table, report.gain_sentence) if name == "continual" else (report.search_table, report.found_sentence)
-    for text in (*(part(found) for part in parts), report.missing_sentence(found)):
+    for text in (*(part(found) for part in parts), report.missing_sentence(found, preset)):
         if text:
             print(text)
 

@@ -196,24 +196,33 @@ class Space:
         """Return the architectures, or those with the options that `narrow` names, as in "width=32,64 norm=instance".
 
         Raises:
-            SpecError: an unknown option, or no architecture is left.
+            SpecError: an unknown option, a value that no architecture has, or no architecture is left.
         """
         grid = itertools.product(*(getattr(self, option) for option in OPTIONS))
-        found = [ConvNet(**dict(zip(OPTIONS, values, strict=True))) for values in grid][:: self.every]
+        found = whole = [ConvNet(**dict(zip(OPTIONS, values, strict=True))) for values in grid][:: self.every]
         for option, values in _options(narrow):
-            left = [network for network in found if str(network[option]) in values]
-            if not left:
-                have = ", ".join(dict.fromkeys(str(network[option]) for network in found))
-                raise SpecError(f"no architecture is left in the search space with {option}={','.join(values)}: it has {have}")
-            found = left
+            for value in values:
+                _of_some(whole, option, [value])
+            found = _of_some(found, option, values)
         return found
+
+
+def _of_some(networks: Sequence[Network], option: str, values: Sequence[str]) -> list[Network]:
+    """Those of these architectures that have one of the option's values, of which there must be some."""
+    if left := [network for network in networks if str(network[option]) in values]:
+        return left
+    have = ", ".join(dict.fromkeys(str(network[option]) for network in networks))
+    raise SpecError(f"no architecture is left in the search space with {option}={','.join(values)}: it has {have}")
 
 
 def _options(narrow: str) -> list[tuple[str, Sequence[str]]]:
     pairs = [item.partition("=") for item in narrow.split()]
     for option, _, values in pairs:
         one_of("option of the search space", option, OPTIONS)
-        checks.require(bool(values), f"{option!r} in the search space has no value: write it as {option}=VALUE,VALUE")
+        checks.require(all(values.split(",")), f"{option!r} in the search space has no value: write it as {option}=VALUE,VALUE")
+    names = [option for option, _, _ in pairs]
+    if twice := [option for option in names if names.count(option) > 1]:
+        raise SpecError(f"{twice[0]!r} in the search space is given twice: write it once, as {twice[0]}=VALUE,VALUE")
     return [(option, values.split(",")) for option, _, values in pairs]
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from ..errors import DataError, SpecError, one_of
 from ..support.files import locked
 from .formats import ARRAYS, IDX, Raw, npz_counts, read_digits, read_idx, read_npz, words
+from .pixels import VIEWS
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 SILENCE = 30  # seconds after which a download that receives nothing is given up
@@ -98,8 +99,12 @@ def available(root: str | os.PathLike | None = None) -> list[Available]:
 
 def spelled(name: str) -> str:
     """A data set's name as it is; a path in full, so that a set made from it can be tested from any folder."""
+    base, plus, view = name.rpartition("+")
+    if view in VIEWS:
+        return spelled(base) + plus + view
     path = as_path(name)
-    return name if name in [row.name for row in available()] or not path.exists() else str(path.resolve())
+    named = name in KNOWN or (data_root() / f"{name}.npz").is_file()
+    return name if named or not path.exists() else str(path.resolve())
 
 
 def as_path(name: str | os.PathLike) -> Path:

@@ -149,8 +149,8 @@ def found_sentence(found: Search) -> str:
     return " ".join(said)
 
 
-def missing_sentence(found: Sequence[Learned] | Search) -> str:
-    """What is not recorded, and which command fills it; empty if nothing is missing."""
+def missing_sentence(found: Sequence[Learned] | Search, preset: str = "cpu") -> str:
+    """What is not recorded, and which command fills it, at that preset; empty if nothing is missing."""
     if isinstance(found, Search):
         total = len(found.networks) * len(SOURCES)
         absent, what, name = total - sum(map(len, found.validation.values())), "trainings of architectures", "nas"
@@ -158,4 +158,5 @@ def missing_sentence(found: Sequence[Learned] | Search) -> str:
         total, absent, what, name = len(found), sum(not x.runs for x in found), "lines", "continual"
     if not absent:
         return ""
-    return f"{absent} of {total} {what} are not recorded yet and stand as {DASH}; `dclib run {name} --preset cpu` computes them."
+    command = f"dclib run {name} --preset {preset}"
+    return f"{absent} of {total} {what} are not recorded yet and stand as {DASH}; `{command}` computes them."

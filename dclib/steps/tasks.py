@@ -42,13 +42,17 @@ def check_tasks(tasks: Sequence[Dataset], hyper: Rehearsal) -> None:
     """Refuse tasks that no network can learn one after the other.
 
     Raises:
-        DataError: fewer than 2, different numbers of classes or shapes, or too few images to remember or to test on.
+        DataError: fewer than 2, two with the same images, different numbers of classes or shapes, or too few images to remember or
+            to test on.
     """
     if len(tasks) < 2:
         raise DataError(f"continual learning needs at least 2 tasks, not {len(tasks)}: name more data sets")
-    first = tasks[0]
+    first, hashes = tasks[0], [task.hash for task in tasks]
+    if len(set(hashes)) < len(tasks):
+        same = " and ".join(task.name for task in tasks if hashes.count(task.hash) > 1)
+        raise DataError(f"tasks must differ, but {same} have the same images: name each data set once")
     for task in tasks:
-        task.require(hyper.ipc, "lower ipc")
+        task.require(hyper.ipc, "choose a larger data set or lower ipc")
         if task.classes != first.classes:
             counts = f"{first.name} has {first.classes} classes and {task.name} has {task.classes}"
             raise DataError(f"tasks must have equally many classes, but {counts}: choose other data sets")
@@ -57,7 +61,7 @@ def check_tasks(tasks: Sequence[Dataset], hyper: Rehearsal) -> None:
             raise DataError(f"tasks must have images of one shape, not {shapes}: load them with one image_size and channels")
         if len(task.y_test) < hyper.test_images:
             counts = f"{len(task.y_test)} test images, fewer than test_images={hyper.test_images}"
-            raise DataError(f"{task.name} has {counts}: lower test_images")
+            raise DataError(f"{task.name} has {counts}: choose a larger data set or lower test_images")
 
 
 def few_tests(task: Dataset, count: int, draw: Generator) -> Dataset:
