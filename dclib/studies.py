@@ -87,7 +87,7 @@ class ContinualPlan:
         )
         place = (("tasks", tasks), ("memory", memory), ("distillation", held))
         spelled = lambda: (replace(first, seed=seed) for seed in range(self.seeds))  # noqa: E731
-        return Case(place, preset, tuple(dict.fromkeys(tasks)), spelled, 1.0 + MEMORIES.index(memory))
+        return Case(place, preset, tasks, spelled, 1.0 + MEMORIES.index(memory))
 
 
 @dataclass(frozen=True)

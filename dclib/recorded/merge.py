@@ -15,7 +15,7 @@ from ..errors import FileError
 from ..hyper.baselines import loss_summary
 from ..results import CondensedSet, Store
 from ..support.files import write_atomic
-from .records import checkpoint_about, in_words, plain
+from .records import checkpoint_about, data_of, in_words, plain
 
 IDENTITY = ("run", "data", "seed", "engine")  # of a checkpoint, without how far it is
 
@@ -102,12 +102,12 @@ class _Merge:
         """Leave out what was measured on other data that goes by the same name."""
         ours: dict[tuple, set[str]] = {}
         for record in (record for records in self.store.records.values() for record in records if "data_hash" in record):
-            ours.setdefault(_data(record), set()).add(record["data_hash"])
+            ours.setdefault(data_of(record), set()).add(record["data_hash"])
 
         def foreign(record: dict[str, Any]) -> bool:
-            return "data_hash" in record and record["data_hash"] not in ours.get(_data(record), {record["data_hash"]})
+            return "data_hash" in record and record["data_hash"] not in ours.get(data_of(record), {record["data_hash"]})
 
-        counts = Counter(str(_data(record)[0]) for record in records if foreign(record))
+        counts = Counter(str(data_of(record)[0]) for record in records if foreign(record))
         for name, count in sorted(counts.items()):
             self.merged.refused.append(f"{name} in {self.source.root} is other data than here: its records ({count}) are left out")
         return [record for record in records if not foreign(record)]
@@ -212,14 +212,6 @@ class _Merge:
 
 def _started(record: dict[str, Any]) -> str:
     return str(record.get("started", ""))
-
-
-def _data(record: dict[str, Any]) -> tuple:
-    """What names the data of a record."""
-    made = record.get("run", {})
-    made = made.get("set") or made
-    name = made.get("dataset") or ", ".join(made.get("tasks", ())) or None
-    return name, *(made.get(part, 0) for part in ("image_size", "channels", "held_out"))
 
 
 def _words(record: dict[str, Any]) -> str:

@@ -107,3 +107,11 @@ def in_words(run: dict[str, Any]) -> str:
         how += ", at its learned rates"
     text = f"{made['dataset']}, {made['hyper']['ipc']}/class, {how}, seed {made['seed']}"
     return f"{run['hyper']['network']} on {text}" if "set" in run else text
+
+
+def data_of(record: dict[str, Any]) -> tuple:
+    """What names the data of a record."""
+    made = record.get("run", {})
+    made = made.get("set") or made
+    name = made.get("dataset") or ", ".join(made.get("tasks", ())) or None
+    return name, *(made.get(part, 0) for part in ("image_size", "channels", "held_out"))

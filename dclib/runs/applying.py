@@ -16,6 +16,7 @@ from .. import engine as engines
 from ..data import Dataset
 from ..errors import DataError
 from ..hyper.applications import LearnTasks, TrainCandidate
+from ..recorded.records import data_of
 from ..results import Store
 from ..spec import derive, full
 from ..steps.tasks import check_tasks
@@ -23,7 +24,6 @@ from ..support.progress import Progress
 from ..support.provenance import now
 from . import sets
 
-DATA = ("tasks", "dataset", "held_out", "image_size", "channels")  # what says in a record on which images it stands
 
 def data_hash(tasks: Sequence[Dataset]) -> str:
     """One hash of several data sets, in their order."""
@@ -31,17 +31,15 @@ def data_hash(tasks: Sequence[Dataset]) -> str:
 
 
 def check_unchanged(store: Store, run: LearnTasks | TrainCandidate, found: str) -> None:
-    """Refuse data other than those of the same name that the study's recorded runs, with which this one is compared, have used.
+    """Refuse data other than those of the same name that recorded runs, with which this one is compared, have used.
 
     Raises:
         DataError: a hash recorded is not the one found, as when the user's own file has changed since.
     """
-    about = {n: list(v) if isinstance(v, tuple) else v for n, v in full(run).items() if n in DATA}
+    about = data_of({"run": full(run)})
     for record in itertools.chain(*store.records.values()):
-        same = record["kind"] == type(run).__name__ and all(record["run"].get(n) == v for n, v in about.items())
-        if same and record["data_hash"] != found:
-            name = about.get("dataset") or ", ".join(about["tasks"])
-            raise DataError(f"{name} has changed since runs on it were recorded: give the new data another name")
+        if data_of(record) == about and record.get("data_hash", found) != found:
+            raise DataError(f"{about[0]} has changed since runs on it were recorded: give the new data another name")
 
 
 def learn_tasks(runner: Any, run: LearnTasks) -> None:
