@@ -45,6 +45,7 @@ def condense(
     inner_steps: Annotated[int, option("T; 0: the paper's for this many images", "--inner-steps", "-T")] = 0,
     image_steps: Annotated[int, option("ς_S")] = Condensation.image_steps,
     image_lr: Annotated[float | None, option("η_S  [default: 0.1; with MLP 0.01, if the distance is layerwise]")] = None,
+    image_lr_end: Annotated[float, option("where η_S ends, following half a cosine over K; 0: it is constant")] = 0.0,
     image_momentum: Annotated[float, option("of the images' optimiser")] = Condensation.image_momentum,
     network_epochs: Annotated[int, option("ς_θ; 0: the paper's for this many images")] = 0,
     network_lr: Annotated[float, option("η_θ")] = Condensation.network_lr,
@@ -58,6 +59,7 @@ def condense(
     patience: Annotated[int, option("stop when the loss has not fallen for so many outer steps; 0: never")] = 0,
     precision: Precision = Condensation.precision,
     image_size: Annotated[int, option("resize to this square size first; 0: leave it")] = 0,
+    storage: Annotated[str, option("float16 rounds the images, so that the file is half as large")] = MakeSet.storage,
     seed: Seed = 0,
     device: Device = "auto",
     engine: Engine = "auto",
@@ -75,7 +77,7 @@ def condense(
     hyper = Condensation(**{f.name: options[f.name] for f in dataclasses.fields(Condensation)}).resolve()
     from .images.sources import spelled  # loads numpy
 
-    run = MakeSet(spelled(dataset), "condense", seed, hyper, image_size)
+    run = MakeSet(spelled(dataset), "condense", seed, hyper, image_size, storage=storage)
     if not _condense(run, output, device, engine, force, {"snapshots": snapshots, "evaluate_every": evaluate_every}):
         return
     file = shlex.quote(str(output))

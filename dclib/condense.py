@@ -63,12 +63,12 @@ class Condenser:
         inner.images.copy_(state.images)
         inner.velocity.copy_(state.velocity)
         inner.begin(state.k)
-        losses = []
+        losses, rate = [], self.hyper.image_rate(state.k)
         for t in range(self.hyper.inner_steps):
             if self.ranks.any(bool(should_stop())):
                 return False
             inner.draw(state.k, t)
-            losses.append(inner.update_images())
+            losses.append(inner.update_images(rate))
             if t < self.hyper.inner_steps - 1:
                 inner.train_network(state.k, t)
         state.images, state.velocity, state.k = inner.images.clone(), inner.velocity.clone(), state.k + 1

@@ -67,8 +67,10 @@ def condense(dataset: Dataset, hyper: Condensation, seed: int = 0, device: str =
     S = torch.randn(dataset.classes, h.ipc, dataset.channels, *dataset.size, generator=generator(seed, "init"))
     S = S.to(device, getattr(torch, h.precision)).requires_grad_()
     opt_S = torch.optim.SGD([S], lr=h.image_lr, momentum=h.image_momentum)  # η_S
+    annealing = torch.optim.lr_scheduler.CosineAnnealingLR(opt_S, h.outer_steps, h.image_lr_end or h.image_lr)
     for k in range(h.outer_steps):  # K
         outer_step(dataset, h, seed, k, S, opt_S)
+        annealing.step()
     return S.detach()
 
 

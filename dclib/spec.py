@@ -6,6 +6,7 @@ added later changes no key.
 """
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -27,6 +28,7 @@ GUIDED = ("herding", "k-center", "forgetting")  # choose real images by what a n
 METHODS = ("condense", "distill", "gan", "random", *GUIDED)
 DISTANCES = ("layerwise", "euclidean", "cosine")
 SOURCE = ("dataset", "image_size", "channels", "held_out")  # of a run: which images it stands on
+STORAGES = ("float32", "float16")
 PRECISIONS = ("float32", "float64", "bfloat16", "tf32")  # the last two in first-order passes; TF32 on GPUs
 
 
@@ -54,6 +56,7 @@ class Condensation:
     inner_steps: int = 0  #: T
     image_steps: int = 1  #: ς_S
     image_lr: float = 0.1  #: η_S
+    image_lr_end: float = 0.0  #: where η_S ends, following half a cosine over K; 0: η_S is constant, as in the paper
     image_momentum: float = 0.5  #: of the images' optimiser
     network_epochs: int = 0  #: ς_θ, in epochs over S
     network_lr: float = 0.01  #: η_θ
@@ -71,6 +74,7 @@ class Condensation:
         checks.whole(self, 1, "ipc", "outer_steps", "image_steps", "network_batch", "real_batch")
         checks.whole(self, 0, "inner_steps", "network_epochs", "patience")
         checks.positive(self, "image_lr", "network_lr")
+        checks.at_least_zero(self, "image_lr_end")
         checks.fraction(self, "image_momentum", "network_momentum")
         one_of("distance", self.distance, DISTANCES)
         one_of("init", self.init, ("noise", "real"))
@@ -83,6 +87,12 @@ class Condensation:
         T, epochs = loops(self.ipc)
         steps = dict(inner_steps=self.inner_steps or T, network_epochs=self.network_epochs or epochs)
         return dataclasses.replace(self, network=self.network.resolve("condense"), **steps)
+
+    def image_rate(self, k: int) -> float:
+        """Return η_S at outer step k = 0, 1, …: constant, or cosine annealing (Loshchilov and Hutter, 2017) without restarts."""
+        if not self.image_lr_end:
+            return self.image_lr
+        return self.image_lr_end + (self.image_lr - self.image_lr_end) * (1 + math.cos(math.pi * k / self.outer_steps)) / 2
 
 
 @dataclass(frozen=True)
@@ -177,6 +187,7 @@ class MakeSet:
         distillation: the hyper-parameters of Dataset Distillation, of as many images per class; else None.
         channels: images are made grey (1) or RGB (3) first; 0 leaves them.
         held_out: so many training images, drawn at random, are kept out of it to validate on.
+        storage: "float16" rounds learned images before they are hashed and trained on, so that the file holds what was used.
     """
 
     dataset: str
@@ -189,9 +200,12 @@ class MakeSet:
     distillation: Distillation | None = None
     channels: int = 0
     held_out: int = 0
+    storage: str = "float32"
 
     def __post_init__(self) -> None:
         one_of("method", self.method, METHODS)
+        one_of("storage", self.storage, STORAGES)
+        checks.require(self.learned or self.storage == "float32", "real images are kept as they are: leave storage at float32")
         checks.whole(self, 0, "held_out")
         self._check_training("whole", self.whole, self.method in GUIDED)
         self._check_training("gan", self.gan, self.method == "gan")
@@ -231,6 +245,9 @@ class MakeSet:
 class TrainNetworks:
     """The run that trains `networks` networks on one set and tests each; the number is not part of the key.
 
+    `tested_on` is "test", the data set's test images, or "held-out", the training images that were kept out of the set: with
+    these, hyper-parameters are chosen without a look at the test images.
+
     `way` is "plain" (stage T by `hyper`), or "rates": by a distilled set's ordered steps, where only `hyper.network` counts.
     """
 
@@ -238,8 +255,12 @@ class TrainNetworks:
     hyper: Training = field(default_factory=Training)
     networks: int = field(default=1, metadata={"outside_key": True})
     way: str = "plain"
+    tested_on: str = "test"
 
     def __post_init__(self) -> None:
+        one_of("images to test on", self.tested_on, ("test", "held-out"))
+        held_out = self.tested_on == "test" or self.set.held_out > 0
+        checks.require(held_out, "no images are held out of the set: give held_out, or test on the test images")
         one_of("way", self.way, WAYS)
         checks.require(self.way == "plain" or self.set.method == "distill", "only a distilled set has learned rates to train by")
 

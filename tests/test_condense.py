@@ -34,13 +34,15 @@ VARIANTS = [
     {"distance": "euclidean"},
     {"distance": "cosine", "ipc": 2, "network_epochs": 1},
     {"batches": "mixed", "ipc": 2, "network_epochs": 1, "image_steps": 2},
+    {"ipc": 2, "network_epochs": 1, "outer_steps": 5, "image_lr": 1.0, "image_lr_end": 0.1},
+    {"outer_steps": 4, "image_lr": 0.1, "image_lr_end": 0.5},
 ]
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
 def test_equals_the_literal_algorithm(made, changes):
     hyper = small(precision="float64", **changes)
-    torch.testing.assert_close(run(made, hyper).images, reference.condense(made, hyper), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(run(made, hyper).images, reference.condense(made, hyper), rtol=1e-10, atol=1e-10)
 
 
 PIECES = [(inner, "WORKING_NUMBERS", 1), (inner, "WORKING_PIXELS", 300), (engine, "CHUNK", 2)]
@@ -339,6 +341,22 @@ def test_a_longer_run_goes_on_from_the_shorter_one_to_the_identical_result(made,
     assert long.seconds > short.seconds > 0, "those of the steps before are in it"
     again = run(made, dataclasses.replace(hyper, outer_steps=3), checkpoint=path, on_course=True)
     assert torch.equal(again.images, short.images), "a state that is farther is not used"
+
+
+@pytest.mark.parametrize("stop", [3, 4, 7])
+def test_stopped_in_the_middle_of_the_decay_a_run_goes_on_to_the_identical_images(made, tmp_path, stop):
+    hyper, path = small(ipc=2, network_epochs=1, outer_steps=5, image_lr=1.0, image_lr_end=0.1), tmp_path / "state"
+    with pytest.raises(Interrupted):
+        run(made, hyper, checkpoint=path, should_stop=stop_after(stop))
+    assert torch.equal(run(made, hyper, checkpoint=path).images, run(made, hyper).images)
+
+
+@pytest.mark.parametrize("on_course", [False, True])
+def test_with_a_decaying_rate_a_run_of_another_number_of_steps_is_another_run(made, tmp_path, on_course):
+    hyper = small(image_lr_end=0.01)
+    run(made, hyper, checkpoint=tmp_path / "state", on_course=True)
+    with pytest.raises(FileError, match="belongs to another run"):
+        run(made, dataclasses.replace(hyper, outer_steps=9), checkpoint=tmp_path / "state", on_course=on_course)
 
 
 def test_stopped_on_its_course_a_run_goes_on(made, tmp_path):

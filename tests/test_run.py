@@ -322,6 +322,30 @@ def test_so_it_does_when_the_shorter_one_was_made_before_a_stop(runner, done):
     check_stations(runner.store, (1, 3))
 
 
+def test_a_set_at_float16_is_trained_on_hashed_and_kept_as_it_was_rounded(runner):
+    exact, rounded = (dataclasses.replace(SET, storage=storage) for storage in ("float32", "float16"))
+    one, other = runner.make_set(exact), runner.make_set(rounded)
+    assert (other.images == one.images.astype("float16").astype("float32")).all()
+    assert (other.images != one.images).any()
+    kept = CondensedSet.load(runner.store.find_set(rounded.key))
+    assert kept.images.dtype == "float32"
+    assert kept.hash == other.hash == reread(runner).records[rounded.key][0]["set_hash"] != one.hash
+    sizes = [runner.store.find_set(made.key).stat().st_size for made in (exact, rounded)]
+    assert sizes[0] - sizes[1] == pytest.approx(one.images.size * 2, abs=100)
+
+
+def test_networks_are_tested_on_the_images_held_out_of_their_set(tmp_path, make_dataset):
+    """Whatever the test images are: here they are noise, and what is held out can be told apart."""
+    path = tmp_path / "own.npz"
+    x = np.repeat(np.arange(3, dtype=np.uint8) * 100, 20)[:, None, None] + np.zeros((60, 8, 8), np.uint8)
+    y = np.arange(3).repeat(20)
+    np.savez(path, x_train=x, y_train=y, x_test=x[:30], y_test=(y[:30] + 1) % 3)
+    made = MakeSet(str(path), "random", hyper=HYPER, held_out=15)
+    runner, training = run.Runner(Store(tmp_path), "smoke", device="cpu", engine="eager"), Training(network=THIN, epochs=40)
+    wrong, right = (runner.train_networks(TrainNetworks(made, training, 1, "plain", on))[0] for on in ("test", "held-out"))
+    assert wrong < 50 < right
+
+
 def test_a_set_by_itself_is_on_no_course(runner):
     run.execute(stations(3), runner)
     assert "course" not in reread(runner).records[stations(3)[0].make_set(0).key][0]

@@ -186,6 +186,28 @@ def test_momenta_are_below_one(value):
         refused(field, repr(value), call=kind, **{field: value})
 
 
+def test_the_rate_of_the_images_is_constant_or_follows_half_a_cosine():
+    assert {Condensation(outer_steps=7).image_rate(k) for k in range(7)} == {0.1}
+    falling = Condensation(image_lr=0.4, image_lr_end=0.1, outer_steps=60)
+    assert [falling.image_rate(k) for k in (0, 20, 30, 40)] == pytest.approx([0.4, 0.325, 0.25, 0.175], rel=1e-12)
+    assert falling.image_rate(59) == pytest.approx(0.1, abs=3e-4)
+    assert key(Condensation(image_lr_end=0.0)) == key(Condensation())
+    refused("image_lr_end", -0.1, call=Condensation, image_lr_end=-0.1)
+
+
+def test_only_learned_images_are_rounded():
+    assert key(MakeSet("mnist")) == key(MakeSet("mnist", storage="float32")) != key(MakeSet("mnist", storage="float16"))
+    refused("storage", call=MakeSet, dataset="mnist", method="random", storage="float16")
+    refused("float17", call=MakeSet, dataset="mnist", storage="float17")
+
+
+def test_networks_are_tested_on_held_out_images_only_of_a_set_that_has_some():
+    made = MakeSet("mnist", held_out=100)
+    assert key(TrainNetworks(made)) != key(TrainNetworks(made, tested_on="held-out"))
+    refused("held out", call=TrainNetworks, set=MakeSet("mnist"), tested_on="held-out")
+    refused("validation", call=TrainNetworks, set=made, tested_on="validation")
+
+
 @pytest.mark.parametrize("value", [-1e-9, math.nan, math.inf])
 def test_weight_decay_is_not_negative(value):
     assert Training(weight_decay=0.0).weight_decay == 0

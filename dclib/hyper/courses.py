@@ -1,6 +1,6 @@
-"""Condensed sets that differ in K alone are stations of one course: the longer run passes through the set of fewer outer steps.
+"""Sets that differ only in K, at a constant η_S, share one trajectory: K = 1000 continues from K = 100.
 
-Every draw depends on (seed, purpose, step) and none on K, so that the longer run may go on from the shorter one's final state.
+Random draws depend on (seed, purpose, step), not on K. A decaying η_S depends on K, so that such a set has a trajectory of its own.
 """
 
 import dataclasses
@@ -10,13 +10,17 @@ from ..spec import Condensation, MakeSet, key
 
 
 def course(hyper: Condensation) -> str:
-    """The key of what hyper-parameters have in common that differ in K alone."""
-    return key(dataclasses.replace(hyper, outer_steps=1))
+    """The key that hyper-parameters on one trajectory share."""
+    return key(_without_steps(hyper))
 
 
 def course_of(run: MakeSet) -> str:
-    """The name of a set's course: for that of its state, apart from every run's own."""
-    return "course-" + dataclasses.replace(run, hyper=dataclasses.replace(run.hyper, outer_steps=1)).key
+    """The name of a set's trajectory, under which its state is kept."""
+    return "course-" + dataclasses.replace(run, hyper=_without_steps(run.hyper)).key
+
+
+def _without_steps(hyper: Condensation) -> Condensation:
+    return hyper if hyper.image_lr_end else dataclasses.replace(hyper, outer_steps=1)
 
 
 def shared(runs: Iterable[MakeSet]) -> dict[str, int]:

@@ -100,7 +100,10 @@ class CondensedSet:
         about = {"dataset": self.dataset, "class_names": self.class_names, "mean": self.mean, "std": self.std}
         about |= {"key": self.key, "about": self.about}
         text = json.dumps(about)
-        write_atomic(path, safetensors.numpy.save(self._tensors(), {"dclib": text, "crc": self._checksum(text)}))
+        tensors = self._tensors()
+        if self.about.get("storage") == "float16":
+            tensors["images"] = tensors["images"].astype(np.float16)  # exact, for they were rounded when they were made
+        write_atomic(path, safetensors.numpy.save(tensors, {"dclib": text, "crc": self._checksum(text)}))
 
     def _checksum(self, text: str) -> str:
         return array_checksum(text, *self._tensors().values())
@@ -118,6 +121,7 @@ class CondensedSet:
             with safe_open(path, "np") as file:
                 text, crc = file.metadata()["dclib"], file.metadata().get("crc")
                 images, labels = file.get_tensor("images"), file.get_tensor("labels")
+                images = images.astype(np.float32) if images.dtype == np.float16 else images
                 steps = {name: file.get_tensor(name) for name in sorted(file.keys()) if name in ("order", "rates")}
             about = json.loads(text)
             names, mean, std = (tuple(about[name]) for name in ("class_names", "mean", "std"))

@@ -106,6 +106,7 @@ def in_words(run: dict[str, Any]) -> str:
     if run.get("way") == "rates":
         how += ", at its learned rates"
     text = f"{made['dataset']}, {made['hyper']['ipc']}/class, {how}, seed {made['seed']}"
+    text += ", tested on held-out images" if run.get("tested_on") == "held-out" else ""
     return f"{run['hyper']['network']} on {text}" if "set" in run else text
 
 

@@ -23,7 +23,7 @@ from ..support.files import locked
 from ..support.progress import Progress
 from ..support.provenance import now, provenance
 from . import applying, distilled, sets
-from .sets import as_set, condense_images, describe, load_of
+from .sets import as_set, condense_images, describe, load_of, load_tested
 
 
 @dataclasses.dataclass
@@ -169,7 +169,7 @@ class Runner:
         if not todo:
             return
         made = {run.key: self.make_set(run.set) for run, _ in todo.values()}
-        hyper, first, dataset = runs[0].hyper, runs[0].set, load_of(runs[0].set)
+        hyper, first, dataset, tested = runs[0].hyper, runs[0].set, load_of(runs[0].set), load_tested(runs[0])
         for run in runs:
             self._check_data(run.set, dataset)
         networks, images = sum(run.networks for run in runs), len(next(iter(made.values())).labels)
@@ -187,11 +187,11 @@ class Runner:
         how = dict(seeds=list(todo), device=str(self.where), on_network=on_network, should_stop=self.should_stop)
         with Progress(f"training {hyper.network} on {what}", len(todo)) as progress:
             if runs[0].way == "rates":  # of such runs there is one at a time
-                distilled.evaluate(made[runs[0].key], runs[0], dataset, **how)
+                distilled.evaluate(made[runs[0].key], runs[0], tested, **how)
             else:
                 each = [made[run.key] for run, _ in todo.values()]
                 small = [(torch.from_numpy(one.images), torch.from_numpy(one.labels)) for one in each]
-                train.evaluate_each(small, dataset, hyper, several=networks > 1, engine=chosen, **how)
+                train.evaluate_each(small, tested, hyper, several=networks > 1, engine=chosen, **how)
 
     def do(self, run: MakeSet | TrainGan | Run | ApplicationRun) -> None:
         """Do what is missing of that run, so that whatever stands on it can be done."""

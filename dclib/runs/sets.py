@@ -18,7 +18,7 @@ from .. import engine as engines
 from ..errors import DataError
 from ..recorded.records import in_words
 from ..results import CondensedSet
-from ..spec import MakeSet, TrainGan, Training, WholeTraining, derive, full
+from ..spec import MakeSet, TrainGan, Training, TrainNetworks, WholeTraining, derive, full
 from ..steps.checkpoint import State
 from ..steps.ranks import ALONE, Ranks
 from ..support.progress import Progress
@@ -35,6 +35,13 @@ def load(name: str, image_size: int = 0, channels: int = 0) -> data.Dataset:
 def load_parts(name: str, held_out: int, image_size: int = 0, channels: int = 0) -> tuple[data.Dataset, data.Dataset]:
     """Load a data set without the training images held out of it, and it with these in place of its test images."""
     return data.hold_out(load(name, image_size, channels), held_out)
+
+
+def load_tested(run: TrainNetworks) -> data.Dataset:
+    """Load the images that networks trained on a set are tested on, as the test images of what is returned."""
+    made = run.set
+    shape = made.image_size, made.channels
+    return load_of(made) if run.tested_on == "test" else load_parts(made.dataset, made.held_out, *shape)[1]
 
 
 def load_of(run: MakeSet | WholeTraining | TrainGan) -> data.Dataset:
@@ -233,7 +240,7 @@ def choose_at_random(run: MakeSet, dataset: data.Dataset) -> torch.Tensor:
 
 
 def as_set(images: torch.Tensor, dataset: data.Dataset, run: MakeSet) -> CondensedSet:
-    """Wrap images of shape (classes, ipc, c, h, w) as a set with all that it takes to use it."""
+    """Wrap images of shape (classes, ipc, c, h, w), rounded as the run says, as a set with all that it takes to use it."""
     labels = np.arange(dataset.classes).repeat(images.shape[1])
-    flat = images.flatten(0, 1).float().cpu().numpy()
+    flat = images.flatten(0, 1).to(getattr(torch, run.storage)).float().cpu().numpy()
     return CondensedSet(flat, labels, dataset.name, dataset.class_names, dataset.mean, dataset.std, run.key, full(run))

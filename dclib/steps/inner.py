@@ -75,14 +75,14 @@ class InnerStep:
         """B^T_c, or the first `count` of it, normalised."""
         return self.dataset.normalise(self.dataset.x_train[self.drawn[c][:count]]).to(self.images.dtype)
 
-    def update_images(self) -> Float[Tensor, ""]:
-        """Lines 7-8: match the gradients of every class and move S by ς_S steps; returns the loss before the last."""
+    def update_images(self, rate: float) -> Float[Tensor, ""]:
+        """Lines 7-8: match the gradients of every class and move S by ς_S steps at η_S = `rate`; return the last step's loss."""
         h = self.hyper
         for _ in range(h.image_steps):
             loss, gradient = self.gradient()
             self.ranks.add(loss, gradient)
             self.velocity.mul_(h.image_momentum).add_(gradient)
-            self.images.add_(self.velocity, alpha=-h.image_lr)  # η_S
+            self.images.add_(self.velocity, alpha=-rate)  # η_S
         return loss.clone()
 
     def _gradient(self) -> tuple[Float[Tensor, ""], Tensor]:
