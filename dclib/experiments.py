@@ -39,8 +39,9 @@ class Experiment:
         belongs: which points of the grid are cells, by their coordinates; by default all.
         repeats: for a preset, the number of sets and of networks trained on each, or these from some number of images per class
             on; by default the preset's.
-        budgets: for a preset, hyper-parameters in place of its own, as a variant.
+        budgets: for a preset, hyper-parameters in place of its own, as a variant, or these from some number of images per class on.
         more: further grids, each told by the axes on which it differs from `grid`, where that has not been narrowed away.
+        held_out: so many training images are kept out of every set and tested on in place of the test images.
     """
 
     name: str
@@ -49,8 +50,9 @@ class Experiment:
     grid: dict[str, tuple]
     diagonal: bool = False
     repeats: dict[str, tuple[int, int] | dict[int, tuple[int, int]]] = field(default_factory=dict)
-    budgets: dict[str, str] = field(default_factory=dict)
+    budgets: dict[str, str | dict[int, str]] = field(default_factory=dict)
     more: tuple[dict[str, tuple], ...] = ()
+    held_out: int = 0
     belongs: Callable[[dict[str, Any]], bool] = lambda place: True
 
     def cells(self, preset: Preset, **narrow: Sequence | int | None) -> list[Cell]:
@@ -85,12 +87,17 @@ class Experiment:
         return list(dict.fromkeys(p for grid in grids for p in itertools.product(*(grid[axis] for axis in AXES))))
 
     def _cell(self, preset: Preset, **place: Any) -> Cell:
-        repeats = self.repeats.get(preset.name, (preset.sets, preset.networks))
-        if isinstance(repeats, dict):
-            repeats = repeats[max(ipc for ipc in repeats if ipc <= place["ipc"])]
+        repeats = _from_on(self.repeats.get(preset.name, (preset.sets, preset.networks)), place["ipc"])
+        budget = _from_on(self.budgets.get(preset.name, ""), place["ipc"])
+        held_out = min(self.held_out, 300) if place["dataset"] == "digits" else self.held_out
         sets = preset.sets_of(place["network"], place["dataset"]) or repeats[0]
         networks = 1 if place["network"] in ORS else repeats[1]
-        return Cell(**place, preset=preset, sets=sets, networks=networks, budget=self.budgets.get(preset.name, ""))
+        return Cell(**place, preset=preset, sets=sets, networks=networks, budget=budget, held_out=held_out)
+
+
+def _from_on(value: Any, ipc: int) -> Any:
+    """What holds at so many images per class, where a dictionary gives values from some number on."""
+    return value[max(n for n in value if n <= ipc)] if isinstance(value, dict) else value
 
 
 def _checked_axis(axis: str, values: Any) -> tuple:

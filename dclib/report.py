@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from .pages.charts import curves, dot_plot
 from .pages.comparison import comparison_table, records_list
 from .pages.drawings import ladder, step_curves, tracks
-from .pages.figures import emergence, heatmap, image_grid, image_grids, image_rows, save_grid
+from .pages.figures import Picture, emergence, heatmap, image_grid, image_grids, image_rows, new_figure, save_grid
 from .pages.findings import choices_rows, order_sentence, rank_sentence, steps_rows
 from .pages.sentences import agreement_sentence, budget, cost_sentence, missing_sentence
 from .pages.tables import Numbered, list_table, matrix_table, numbered_table, pipe_table, relative_table
@@ -20,6 +20,7 @@ from .results import CondensedSet, Store
 __all__ = [
     "Numbered",
     "Outcome",
+    "Picture",
     "agreement_sentence",
     "budget",
     "choices_rows",
@@ -38,6 +39,7 @@ __all__ = [
     "look_up",
     "matrix_table",
     "missing_sentence",
+    "new_figure",
     "numbered_table",
     "order_sentence",
     "pipe_table",

@@ -46,6 +46,7 @@ NARROWED = {
     "ablation_distance": {"networks": "MLP", "test_networks": "MLP"},
     "ablation_loops": {"networks": "MLP", "test_networks": "MLP", "variants": " ".join(steps(K=(2, 4), T=(1,)))},
     "choices": {"networks": "MLP", "test_networks": "MLP", "variants": "default init=real"},
+    "recipe": {"networks": "MLP", "test_networks": "MLP", "variants": "default image_lr=1,image_lr_end=0.1"},
     "continual": {"memories": "random herding", "datasets": "digits digits+turned"},
     "nas": {"space": "width=8 depth=1"},
     "own_data": {},

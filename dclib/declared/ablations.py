@@ -67,6 +67,29 @@ PRECISION = dict(
     repeats={"cpu": (3, 5), "paper": (3, 5)},
     budgets={"cpu": BUDGET},
 )
+RATES = ("", "image_lr=0.4", "image_lr=0.4,image_lr_end=0.1", "image_lr=1,image_lr_end=0.1", "image_lr=2,image_lr_end=0.1")
+ENDS = ("image_lr=1,image_lr_end=0.02", "image_lr=1,image_lr_end=0.3")
+LENGTHS = tuple(f"outer_steps={K},image_lr={start},image_lr_end=0.1" for start in (0.4, 1) for K in (50, 200, 400))
+OTHERS = tuple(f"image_lr=1,image_lr_end=0.1,{change}" for change in ("init=real", "real_batch=16", "real_batch=64"))
+SEVERAL = (
+    "",
+    "image_lr=3,image_lr_end=0.3",
+    "image_lr=10,image_lr_end=1",
+    "image_lr=3,image_lr_end=0.3,init=noise",
+    "image_lr=10,image_lr_end=1,init=noise",
+    "outer_steps=60,image_lr=3,image_lr_end=0.3",
+    "image_lr=3,image_lr_end=0.3,network_epochs=20",
+)
+RECIPE = dict(
+    name="recipe",
+    label="Recipe",
+    question="Which rate of the images, which start and how many steps learn good images in minutes?",
+    grid=CONVNET | dict(dataset=("mnist", "cifar10", "fashionmnist"), ipc=(1,), variant=RATES + ENDS + LENGTHS + OTHERS),
+    more=(dict(ipc=(10,), variant=SEVERAL),),
+    repeats={"cpu": (1, 3)},
+    budgets={"cpu": {1: "outer_steps=100,real_batch=32", 10: "outer_steps=20,real_batch=32"}},
+    held_out=5000,
+)
 DECLARED = (
     _crossed("activation", "Table T2", "the activation function", "activation", ("sigmoid", "relu", "leakyrelu")),
     _crossed("pooling", "Table T3", "pooling", "pooling", ("none", "max", "avg")),
@@ -76,6 +99,7 @@ DECLARED = (
     DISTANCE,
     LOOPS,
     CHOICES,
+    RECIPE,
     PRECISION,
 )
 
@@ -91,6 +115,7 @@ TWO = {  # of the rows and columns, at `smoke`
 SMOKE = {
     **{name: DIGITS | dict.fromkeys(BOTH, networks) for name, networks in TWO.items()},
     "ablation_loops": DIGITS | dict(ipc=(2,), variant=steps(K=(5, 20), T=(1, 2))),
+    "recipe": DIGITS | dict(ipc=(1,), variant=RATES[::2]),
     "choices": DIGITS | dict(ipc=(1,), network=("ConvNet",), variant=OPEN[:3]),
     "precision": DIGITS | dict(variant=("", "precision=bfloat16")),
 }

@@ -4,6 +4,7 @@ In place of the network that condenses, a cell may name real images: chosen in o
 or all of them; a conditional GAN that draws images; or Dataset Distillation, in one of two ways.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,7 @@ class Cell:
     networks: int
     variant: str = ""  # see `variants`
     budget: str = ""  # what the experiment changes of the preset's hyper-parameters, as a variant
+    held_out: int = 0  # so many training images are kept out of the set, and tested on in place of the test images
 
     def runs(self, seeds: Sequence[int] | None = None) -> list[Run]:
         """The runs that test networks, one for each set; each names the run that makes its set, if there is one."""
@@ -48,10 +50,15 @@ class Cell:
         way, training = DD.get(self.network, "plain"), self.preset.training(self)
         if way == "rates":
             training = dd.at_rates(self.test_network, self.preset.distillation(self.dataset, self.ipc))
-        return [TrainNetworks(self.make_set(seed), training, self.networks, way) for seed in seeds]
+        on = "held-out" if self.held_out else "test"
+        return [TrainNetworks(self.make_set(seed), training, self.networks, way, on) for seed in seeds]
 
     def make_set(self, seed: int) -> MakeSet:
         """The run that makes the set of that seed."""
+        made = self._make_set(seed)
+        return dataclasses.replace(made, held_out=self.held_out) if self.held_out else made
+
+    def _make_set(self, seed: int) -> MakeSet:
         if self.network not in INSTEAD:
             hyper = variants.apply(self.preset.condensation(self), self.budget)
             return MakeSet(self.dataset, "condense", seed, variants.apply(hyper, self.variant))
