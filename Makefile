@@ -14,7 +14,7 @@ MAKEFLAGS   += --no-print-directory
 export PYDEVD_DISABLE_FILE_VALIDATION ?= 1
 
 help:
-	@echo 'make demo       Table 2 in small, on the embedded digits: a few minutes on two cores, no network needed'
+	@echo 'make demo       learn images of the embedded digits, draw them, and train networks on them: two minutes, no network needed'
 	@echo 'make test       lint, unit tests, every notebook, the book'
 	@echo 'make book       build the book from the records: _build/html/index.html'
 	@echo 'make book-check open every page of the built book in Chromium, wide and narrow, and check every link inside it'
@@ -35,11 +35,13 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY)
-	@mkdir -p _build/demo
-	@echo 'Condensing the digits with three networks, then training six networks on each set ...'
-	@$(PY) -m papermill notebooks/cross_arch.ipynb _build/demo/cross_arch.ipynb -p preset smoke \
-	  --no-progress-bar --log-level WARNING --stderr-file >(cat >&2)
-	@$(PY) notebooks/show.py _build/demo/cross_arch.ipynb
+	@rm -rf _build/demo && mkdir -p _build/demo
+	@echo 'Learning one image for each digit, then the sets of two other networks; training three networks on each ...'
+	@export DCLIB_RESULTS=_build/demo/results; \
+	$(PY) notebooks/demo.py _build/demo; \
+	$(PY) -m papermill notebooks/cross_arch.ipynb _build/demo/cross_arch.ipynb -p preset smoke \
+	  --no-progress-bar --log-level WARNING --stderr-file >(cat >&2); \
+	$(PY) notebooks/show.py _build/demo/cross_arch.ipynb
 	@echo
 	@echo 'Next:  make book                                           the whole book, from the records'
 	@echo '       .venv/bin/dclib condense mnist -o set.safetensors   a condensed set of real data'

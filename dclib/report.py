@@ -63,8 +63,9 @@ def listing(functions: Sequence[Callable], caption: str, name: str) -> Numbered:
 
 def recorded_sets(outcomes: Sequence[Outcome]) -> dict[str, CondensedSet]:
     """The condensed sets of seed 0 that are recorded and kept, one for each outcome that has one, by its place in words."""
-    store, found = Store(), {}
+    found = {}
     for o in outcomes:
+        store = Store(preset=o.preset)
         made = [r["key"] for r in o.records if r["kind"] == "MakeSet" and r["run"].get("seed") == 0]
         path = next(filter(None, map(store.find_set, made)), None)
         if path is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from . import experiments, studies
 from .errors import SpecError, one_of
-from .experiments import AXES, with_yardsticks
+from .experiments import AXES
 from .images.pixels import VIEWS
 from .images.sources import KNOWN, as_path, data_root, spelled
 from .pages.sentences import AXIS_NAMES
@@ -72,9 +72,9 @@ def reproduce(
     outcomes = look_up(name, preset, **narrow)  # before torch is loaded, so that every wrong name is told at once
     if preset == "best":
         return outcomes
-    cells = with_yardsticks(experiments.find(name).cells(experiments.find_preset(preset), **narrow))
+    cells = experiments.find(name).cells(experiments.find_preset(preset), **narrow)
     if not recompute:
-        return look_up(name, preset, _compute(cells, Store(), preset, device), **narrow)
+        return look_up(name, preset, _compute(cells, Store(preset=preset), preset, device), **narrow)
     with tempfile.TemporaryDirectory() as folder:
         again = look_up(name, preset, _compute(cells, Store(folder), preset, device), **narrow)
     print(comparison(outcomes, again))
@@ -125,10 +125,10 @@ def reproduce_study(
         return found
     cells = study.cells(experiments.find_preset(preset), **narrow)
     if not recompute:
-        return look(preset, _compute(cells, Store(), preset, device), **narrow)
+        return look(preset, _compute(cells, Store(preset=preset), preset, device), **narrow)
     with tempfile.TemporaryDirectory() as folder:
         store = _compute(cells, Store(folder), preset, device)
-        print(runs_alike(cells, Store(), store))
+        print(runs_alike(cells, Store(preset=preset), store))
         return look(preset, store, **narrow)
 
 

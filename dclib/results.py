@@ -2,6 +2,7 @@
 
 A record is one line of JSON: the key and the spelled-out run, its raw values, and where, when and by what code it was
 measured. Records live in `results/<preset>/`, sets beside them as safetensors; both are found by key, whatever the preset.
+The preset `smoke` has a folder of its own, so that no page and no test depends on what it recorded.
 """
 
 import json
@@ -22,25 +23,29 @@ from .support.files import append_line, locked
 __all__ = ["CondensedSet", "Store", "results_root"]
 
 
-def results_root() -> Path:
-    """The folder of the results: $DCLIB_RESULTS, else `results/` beside the package, else the user's cache folder."""
+def results_root(preset: str = "") -> Path:
+    """The folder of a preset's results: $DCLIB_RESULTS, else `results/` beside the package, else one in the user's cache folder.
+
+    In place of `results/` the preset `smoke` has `_build/smoke/`.
+    """
     if given := os.environ.get("DCLIB_RESULTS"):
         return Path(given)
-    beside = Path(__file__).resolve().parents[1] / "results"
-    return beside if beside.is_dir() else Path.home() / ".cache" / "dclib" / "results"
+    package, name = Path(__file__).resolve().parents[1], "_build/smoke" if preset == "smoke" else "results"
+    return (package if (package / "results").is_dir() else Path.home() / ".cache" / "dclib") / name
 
 
 class Store:
     """The records and sets below one folder.
 
     Args:
-        root: the folder; by default that of `results_root`.
+        root: the folder; by default that of `results_root` for the preset.
         checkpoints: the root of another store, where the states of what is under way are kept, and removed when it has the set;
             with them those of trainings on the whole set.
+        preset: whose records are looked for, where no folder is given.
     """
 
-    def __init__(self, root: Path | str | None = None, checkpoints: Path | None = None):
-        self.root = Path(root) if root is not None else results_root()
+    def __init__(self, root: Path | str | None = None, checkpoints: Path | None = None, preset: str = ""):
+        self.root = Path(root) if root is not None else results_root(preset)
         self.checkpoints = checkpoints
 
     @cached_property

@@ -2,6 +2,9 @@
 
 import dataclasses
 import os
+import subprocess
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +20,28 @@ from dclib.steps import lanes
 def pytest_configure(config):
     """Tests that leave the device open are a CPU's, wherever they run: a GPU is seen by `pytest -m cuda` alone.
 
-    The records under test are this folder's.
+    The records under test are those that git holds, so that nothing depends on what a user has run.
     """
-    os.environ.pop("DCLIB_RESULTS", None)
+    config.committed = tempfile.TemporaryDirectory()
+    os.environ["DCLIB_RESULTS"] = str(committed_results(Path(config.committed.name)))
     if config.option.markexpr != "cuda":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
+def pytest_unconfigure(config):
+    """Remove the copy of the records."""
+    config.committed.cleanup()
+
+
+def committed_results(folder: Path) -> Path:
+    """Write what git's index has below results/ into a folder and return it; without git, return the checkout's own."""
+    root = Path(__file__).resolve().parents[1]
+    listed = subprocess.run(["git", "ls-files", "-z", "results"], cwd=root, capture_output=True)
+    if listed.returncode:
+        return root / "results"
+    command = ["git", "checkout-index", "-z", "--stdin", f"--prefix={folder}/"]
+    subprocess.run(command, cwd=root, input=listed.stdout, check=True)
+    return folder / "results"
 
 
 @pytest.fixture(scope="session")

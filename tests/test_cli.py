@@ -436,7 +436,7 @@ def test_run_computes_once_and_prints_the_table(call, tiny_preset, tmp_path):
     again = call("run", "cross_arch", *NARROW)
     assert again == (0, out, "")
     assert (tmp_path / "results" / "smoke" / "networks.jsonl").read_text().splitlines() == lines
-    assert re.search(r"^cross_arch +Table 2 +2 of 24 +0 of 36", call("status")[1], re.M)
+    assert re.search(r"^cross_arch +Table 2 +2 of 12 +0 of 36", call("status")[1], re.M)
     assert re.search(r"^cross_arch +Table 2 +0 of 36$", call("status", "--preset", "cpu")[1], re.M)
 
 

@@ -64,12 +64,6 @@ def test_beyond_two_standard_errors_a_difference_is_of_another_class_and_so_is_i
     assert one[4].split("<br>")[2] == "−0.6", "neither has a spread"
 
 
-def test_a_number_that_does_not_count_is_a_dash_with_its_records():
-    text = report.comparison_table([outcome("ConvNet", (9.0,), counts=False, paper=(90.0, 1.0))], "x", "tab-x")._repr_markdown_()
-    assert '<a href="#records-mnist-1-ConvNet-ConvNet">—</a><br>90.0 ± 1.0<br><small>' in text
-    assert "9.0<" not in text
-
-
 def test_as_text_it_is_a_list(shown):
     assert repr(shown).startswith("One table. Each cell: ours, the paper's, ")
     rows = cells(repr(shown))

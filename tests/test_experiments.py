@@ -204,15 +204,6 @@ def test_how_often_a_cell_is_repeated():
     assert cell(CPU, RANDOM).sets == CPU.random_sets
 
 
-def test_the_row_to_beat():
-    ours = cell(SMOKE)
-    row = experiments.yardstick(ours)
-    assert (row.network, row.sets, row.test_network) == (RANDOM, 5, ours.test_network)
-    both = experiments.with_yardsticks([ours, dataclasses.replace(ours, network="MLP")])
-    assert [c.network for c in both] == ["ConvNet", "MLP", RANDOM]
-    assert experiments.with_yardsticks([cell(CPU)]) == [cell(CPU)]
-
-
 def test_the_cheapest_cells_come_first():
     networks = sorted((RANDOM, *experiments.SIX), key=lambda name: cell(CPU, name).cost)
     assert networks == [RANDOM, "MLP", "LeNet", "ConvNet", "AlexNet", "VGG11", "ResNet18"]

@@ -142,7 +142,7 @@ def test_every_decimal_of_the_answer_stands_in_a_table(path):
 
 @pytest.mark.parametrize("name", studies.ALL)
 def test_what_is_measured_is_not_called_unmeasured(name):
-    unmeasured = Store(ROOT / "results").incomplete(studies.ALL[name].cells(experiments.CPU))
+    unmeasured = Store().incomplete(studies.ALL[name].cells(experiments.CPU))
     (path,) = (path for path in NOTEBOOKS if path.stem == name)
     assert unmeasured or "Not measured yet" not in cells(path)[0].source
 
@@ -267,7 +267,7 @@ def nbval(path, folder, **settings):
 @pytest.mark.slow
 @each
 def test_kept_outputs_are_those_of_the_records(path, tmp_path):
-    done = nbval(path, tmp_path, DCLIB_RESULTS=str(ROOT / "results"))
+    done = nbval(path, tmp_path, DCLIB_RESULTS=os.environ["DCLIB_RESULTS"])
     assert done.returncode == 0, f"run `make notebooks`: {done.stdout[-3000:]}"
 
 

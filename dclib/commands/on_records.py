@@ -55,12 +55,12 @@ def run(
     narrow = _narrow(datasets, networks, test_networks, variants, ipc)
     applied = {"datasets": narrow["dataset"], "memories": words(memories), "space": space or None}
     one_of("experiment", experiment, (*experiments.ALL, *studies.ALL))
-    store, of_study = Store(results), experiment in studies.ALL
+    store, of_study = Store(results, preset=preset), experiment in studies.ALL
     if of_study:
         cells, applied = _cases(experiment, budget, applied, narrow)
     else:
         _refuse(experiment, {name: applied[name] for name in ("memories", "space")})
-        cells = experiments.with_yardsticks(experiments.find(experiment).cells(budget, **narrow))
+        cells = experiments.find(experiment).cells(budget, **narrow)
     if left := store.incomplete(cells):
         from ..run import compute
 
@@ -139,7 +139,7 @@ def verify(
     experiments.find_preset(preset)
     check(preset, False, device, words(datasets) or ())
     names = [str(one_of("experiment", experiment, experiments.ALL))] if experiment else list(experiments.ALL)
-    store = Store(results)
+    store = Store(results, preset=preset)
     runs = verifying.recorded_runs(names, preset, store, **_narrow(datasets, networks, test_networks, variants, ipc))
     with stopping() as should_stop:
         how = dict(device=device, engine=engine, should_stop=should_stop)
@@ -158,15 +158,15 @@ def status(
     from ..results import Store
 
     presets = [experiments.find_preset(preset)] if preset else list(experiments.PRESETS.values())
-    store, every = Store(results), {**experiments.ALL, **studies.ALL}
+    stores, every = {p.name: Store(results, preset=p.name) for p in presets}, {**experiments.ALL, **studies.ALL}
     if experiment:
         asked = every[str(one_of("experiment", experiment, every))]
         print(f"{asked.label}: {asked.question}")
-        print(table(("preset", "purpose", "recorded"), [(p.name, p.purpose, _recorded(asked, p, store)) for p in presets]))
+        print(table(("preset", "purpose", "recorded"), [(p.name, p.purpose, _recorded(asked, p, stores[p.name])) for p in presets]))
     else:
-        rows = [(e.name, e.label, *(_recorded(e, p, store) for p in presets)) for e in every.values()]
+        rows = [(e.name, e.label, *(_recorded(e, p, stores[p.name]) for p in presets)) for e in every.values()]
         print(table(("experiment", "in the paper", *(p.name for p in presets)), rows))
-    print(f"records: {store.root}")
+    print(f"records: {', '.join(dict.fromkeys(str(store.root) for store in stores.values()))}")
 
 
 def _recorded(experiment: Any, preset: Any, store: Any) -> str:

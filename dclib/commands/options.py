@@ -25,7 +25,8 @@ Engine = Annotated[str, option("auto, eager, compiled or captured (CUDA graphs):
 Precision = Annotated[str, option("float32 or float64; in first-order passes also bfloat16 and, on a GPU, tf32")]
 SetFile = Annotated[Path, typer.Argument(metavar="SET", help="a set's file, made by `dclib condense`")]
 Preset_ = Annotated[str, option("smoke, cpu or paper: how much is spent")]
-Results = Annotated[Path | None, option("the folder of the records  [default: $DCLIB_RESULTS, or results/]", "--results")]
+RESULTS = "the folder of the records  [default: $DCLIB_RESULTS; else results/, and for smoke _build/smoke/]"
+Results = Annotated[Path | None, option(RESULTS, "--results")]
 Datasets = Annotated[list[str] | None, option("only these data sets; several with commas between, or in quotes")]
 Networks = Annotated[list[str] | None, option("only sets made with these networks, or random")]
 TestNetworks = Annotated[list[str] | None, option("only these networks trained on the sets")]

@@ -80,7 +80,7 @@ def costs(
         FileError: the records cannot be read.
     """
     check_names(unknown, costs)
-    names, store = as_list(datasets), Store()
+    names, store = as_list(datasets), Store(preset=preset)
     check(preset, recompute, device, names or ())
     recorded = {r["preset"] for records in store.records.values() for r in records}
     plans = {p: plan(p) for p in experiments.PRESETS if preset in ("best", p) or p in recorded}

@@ -179,7 +179,7 @@ def image_rows(sets: Mapping[str, CondensedSet]) -> Picture:
         sets: by the name that stands beside the row.
     """
     strips = _strips(sets)
-    figure = new_figure(sum(_heights(strips)))
+    figure = new_figure(sum(_heights(strips)) + 0.12 * len(strips))
     panels = figure.subplots(len(strips), 1, height_ratios=_heights(strips), squeeze=False).ravel()
     _draw_rows(panels, strips)
     return Picture(figure, f"images of {', '.join(strips)}")

@@ -44,16 +44,8 @@ def _span(counts: Sequence[int], what: str) -> str:
 
 def missing_sentence(outcomes: Sequence[Outcome]) -> str:
     """Say which cells are dashes, why, and which command fills them; empty if there is none."""
-    absent, weak = sum(not o.sets for o in outcomes), sum(bool(o.sets) and not o.counts for o in outcomes)
-    said = []
-    if absent:
-        said.append(f"{absent} of {len(outcomes)} cells are not recorded yet and stand as {DASH}; {_fills(outcomes)}")
-    if weak:
-        said.append(
-            f"{weak} of {len(outcomes)} cells stand as {DASH} because at smoke a number must beat randomly chosen real images "
-            "that train the same network."
-        )
-    return " ".join(said)
+    absent = sum(not o.sets for o in outcomes)
+    return f"{absent} of {len(outcomes)} cells are not recorded yet and stand as {DASH}; {_fills(outcomes)}" if absent else ""
 
 
 def _fills(outcomes: Sequence[Outcome]) -> str:

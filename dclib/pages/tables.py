@@ -1,17 +1,21 @@
 """Recorded outcomes as tables in Markdown, legible as they are, and the directive that lets the book number one."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..declared.presets import INSTEAD, WHOLE
+from ..declared.presets import INSTEAD, RANDOM, WHOLE
 from ..experiments import AXES
 from ..recorded.outcomes import DASH, Outcome, labels, made_by, title, varying
 from .sentences import AXIS_NAMES, presets_of, signed
 
+BELOW = " ↓"  # marks an accuracy below that of random real images
+
 
 def matrix_table(outcomes: Sequence[Outcome], rows: str = "network", columns: str = "test_network") -> str:
     """Set outcomes in a matrix in Markdown, each row with a line of ours, and the paper's and the difference where it has any.
+
+    Where a row has random real images, an arrow marks whatever trains a network worse than they do.
 
     Args:
         outcomes: from `look_up`.
@@ -25,14 +29,24 @@ def matrix_table(outcomes: Sequence[Outcome], rows: str = "network", columns: st
     lines: dict[tuple, dict[Any, Outcome]] = {}
     for o in outcomes:
         lines.setdefault(tuple(o.place[axis] for axis in down), {})[o.place[columns]] = o
-    body = []
+    body, lower = [], _below_random(outcomes, rows)
     for label, found in lines.items():
         for kind in [k for k in kinds if k == "ours" or any(o.paper for o in found.values())]:
             words = [names[axis](x) for axis, x in zip(down, label, strict=True)] if kind == kinds[0] else [""] * len(down)
-            numbers = [figure(found[x], kind, mixed) if x in found else "" for x in across]
+            numbers = [figure(found[x], kind, mixed) + lower(found[x], kind) if x in found else "" for x in across]
             body.append([*words, *([kind] if len(kinds) > 1 else []), *numbers])
     head = [*(AXIS_NAMES[axis] for axis in down), *([""] if len(kinds) > 1 else []), *map(names[columns], across)]
     return pipe_table(head, body, left=len(head) - len(across))
+
+
+def _below_random(outcomes: Sequence[Outcome], rows: str) -> Callable[[Outcome, str], str]:
+    """A function that returns the mark of an outcome that random real images beat, which else is empty."""
+
+    def column(o: Outcome) -> tuple:
+        return tuple(o.place[axis] for axis in AXES if axis != rows)
+
+    random = {column(o): o.mean for o in outcomes if o.place["network"] == RANDOM and o.sets}
+    return lambda o, kind: BELOW if kind == "ours" and o.sets and o.mean < random.get(column(o), 0) else ""
 
 
 def relative_table(outcomes: Sequence[Outcome]) -> str:

@@ -1,9 +1,8 @@
 """From records to outcomes: what is recorded for each cell of a table, beside what the paper prints there.
 
 A cell's number is the mean over every network recorded for it, on whichever of the sets 0 … 4 exist; optimal random selection
-looks at more sets and keeps the best. At "best" each cell takes
-the most faithful preset that has records, never the highest accuracy, and never `smoke`; at `smoke` a number counts only if it
-beats randomly chosen real images with the same test network, or is itself that of real images or of another method.
+looks at more sets and keeps the best. At "best" each cell takes the most faithful preset that has records, never the highest
+accuracy, and never `smoke`.
 """
 
 import itertools
@@ -16,7 +15,7 @@ from typing import Any
 from .. import experiments, paper
 from ..declared.presets import Run
 from ..errors import one_of
-from ..experiments import AXES, GAN, INSTEAD, ORS, RANDOM, Cell, yardstick
+from ..experiments import AXES, GAN, INSTEAD, ORS, RANDOM, Cell
 from ..results import Store
 from ..spec import FAMILIES, Network, WholeTraining
 
@@ -54,7 +53,6 @@ class Outcome:
         keys: of the runs of stage T, one for each set.
         records: of these runs and of those that made the sets.
         paper: mean and standard deviation that the paper prints, if any.
-        counts: False for a number at `smoke` that does not beat random real images, or cannot be compared with them.
     """
 
     experiment: str
@@ -64,7 +62,6 @@ class Outcome:
     keys: tuple[str, ...] = ()
     records: tuple[dict[str, Any], ...] = ()
     paper: tuple[float, float] | None = None
-    counts: bool = True
 
     @property
     def accuracies(self) -> list[float]:
@@ -74,7 +71,7 @@ class Outcome:
     @property
     def shown(self) -> bool:
         """Whether there is a number to show."""
-        return self.counts and bool(self.sets)
+        return bool(self.sets)
 
     @cached_property
     def mean(self) -> float | None:
@@ -129,7 +126,7 @@ def look_up(experiment: str, preset: str = "best", store: Store | None = None, *
     Raises:
         SpecError: an unknown experiment, preset, axis or network.
     """
-    declared, store = experiments.find(experiment), store or Store()
+    declared, store = experiments.find(experiment), store or Store(preset=preset)
     one_of("preset", preset, ("best", *experiments.PRESETS))
     presets = experiments.BEST if preset == "best" else (experiments.find_preset(preset),)
     places: dict[tuple, list[Cell]] = {}
@@ -145,8 +142,7 @@ def _first_recorded(experiment: str, cells: Sequence[Cell], store: Store) -> Out
         if sets := _accuracies(cell, store):
             keys = dict.fromkeys(key for run in cell.runs(_seeds(cell)) for key in _behind(run))
             records = tuple(r for key in keys for r in store.records.get(key, []))
-            counts = _beats_random(cell, sets, store)
-            return Outcome(experiment, place, cell.preset.name, tuple(sets.values()), tuple(sets), records, printed, counts)
+            return Outcome(experiment, place, cell.preset.name, tuple(sets.values()), tuple(sets), records, printed)
     return Outcome(experiment, place, paper=printed)
 
 
@@ -173,14 +169,6 @@ def _behind(run: Run) -> list[str]:
     if isinstance(run, WholeTraining):
         return [run.key]
     return [*([run.set.base.key] if run.set.base else []), run.set.key, run.key]
-
-
-def _beats_random(cell: Cell, sets: dict[str, tuple[float, ...]], store: Store) -> bool:
-    """Whether a number counts: at `smoke` that of condensed images must lie above the mean of random real ones."""
-    if cell.preset.name != "smoke" or cell.network in INSTEAD:
-        return True
-    random = _accuracies(yardstick(cell), store)
-    return bool(random) and fmean(itertools.chain(*sets.values())) > fmean(itertools.chain(*random.values()))
 
 
 def varying(outcomes: Sequence[Outcome]) -> list[str]:

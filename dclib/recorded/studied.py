@@ -95,7 +95,7 @@ def learned(preset: str = "best", store: Store | None = None, **narrow: Any) -> 
     Raises:
         SpecError: an unknown preset or memory, or fewer than two tasks.
     """
-    store = store or Store()
+    store = store or Store(preset=preset)
     name, cases = _chosen(CONTINUAL, preset, store, narrow)
     found = []
     for case in cases:
@@ -173,7 +173,7 @@ def searched(preset: str = "best", store: Store | None = None, **narrow: Any) ->
     Raises:
         SpecError: an unknown preset, or no architecture is left.
     """
-    store = store or Store()
+    store = store or Store(preset=preset)
     name, cases = _chosen(NAS, preset, store, narrow)
     validation: dict[str, dict[str, tuple[float, ...]]] = {source: {} for source in SOURCES}
     test, seconds, images, records = {}, dict.fromkeys(SOURCES, 0.0), {}, {}
