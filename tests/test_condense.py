@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from dclib import condense, engine, networks, reference
 from dclib.data import generator
 from dclib.errors import DataError, DclibError, FileError, Interrupted, SpecError
-from dclib.spec import Condensation, ConvNet, loops
+from dclib.spec import Condensation, ConvNet
 from dclib.steps import checkpoint, inner
 
 THIN = ConvNet(width=4, depth=2)
@@ -412,11 +412,6 @@ def test_a_run_stops_early_where_the_loss_stays(made):
     stop = next(k for k in itertools.count(4) if min(losses[k - 2 : k]) >= min(losses[: k - 2]))
     assert stop < 30
     assert run(made, small(outer_steps=30, patience=2)).losses == losses[:stop]
-
-
-@pytest.mark.parametrize(("ipc", "T", "epochs"), [(1, 1, 1), (2, 2, 250), (10, 10, 50), (20, 20, 25), (30, 30, 17), (50, 50, 10)])
-def test_loops_follow_the_paper(ipc, T, epochs):
-    assert loops(ipc) == (T, epochs)
 
 
 def test_work_counts_passes_of_ten_images():

@@ -135,9 +135,15 @@ def test_true_is_no_width():
 # --- hyper-parameters
 
 
-@pytest.mark.parametrize(("ipc", "T", "epochs"), [(1, 1, 1), (10, 10, 50), (20, 20, 25), (30, 30, 17), (40, 40, 12), (50, 50, 10)])
-def test_the_papers_loops(ipc, T, epochs):
+AUTHORS = [(1, 1, 1), (10, 10, 50), (20, 20, 25), (30, 30, 20), (40, 40, 15), (50, 50, 10)]
+RULE = [(2, 2, 250), (9, 9, 56), (15, 15, 33), (35, 35, 14), (100, 100, 5)]
+
+
+@pytest.mark.parametrize(("ipc", "T", "epochs"), [*AUTHORS, *RULE])
+def test_loops_are_the_authors_and_else_the_papers_rule(ipc, T, epochs):
     assert loops(ipc) == (T, epochs)
+    resolved = Condensation(ipc).resolve()
+    assert (resolved.inner_steps, resolved.network_epochs) == (T, epochs)
 
 
 @quick
