@@ -28,6 +28,8 @@ METHODS = ("condense", "distill", "gan", "random", *GUIDED)
 DISTANCES = ("layerwise", "euclidean", "cosine")
 SOURCE = ("dataset", "image_size", "channels", "held_out")  # of a run: which images it stands on
 PRECISIONS = ("float32", "float64", "bfloat16", "tf32")  # the last two in first-order passes; TF32 on GPUs
+GREY = ("digits", "mnist", "fashionmnist", "usps")  # data sets of one channel
+ONE_MEAN = "rotation fills all channels with one mean"  # before, each with its own
 LOOPS = {1: (1, 1), 10: (10, 50), 20: (20, 25), 30: (30, 20), 40: (40, 15), 50: (50, 10)}  # the authors' table: ipc to T, ς_θ
 
 
@@ -117,6 +119,12 @@ class Training:
         return dataclasses.replace(self, network=self.network.resolve("train"), epochs=epochs)
 
 
+def _mended(source: "MakeSet | WholeTraining", operations: tuple[str, ...]) -> tuple[str, ...]:
+    """What is computed otherwise than when runs like this were first recorded (see `spelling`); images of one channel are not."""
+    grey = source.channels == 1 or (source.channels == 0 and str(source.dataset).partition("+")[0] in GREY)
+    return (ONE_MEAN,) if "rotate" in operations and not grey else ()
+
+
 @dataclass(frozen=True)
 class WholeTraining:
     """The run that trains a network on the whole training set: the table's upper bound, and what guided choices rest on.
@@ -154,6 +162,11 @@ class WholeTraining:
     def operations(self) -> tuple[str, ...]:
         """The augmentations as a tuple; empty for "none"."""
         return checks.operations(self.augment)
+
+    @property
+    def mended(self) -> tuple[str, ...]:
+        """What older records of such a run computed otherwise."""
+        return _mended(self, self.operations)
 
     @cached_property
     def key(self) -> str:
@@ -241,6 +254,11 @@ class TrainNetworks:
     def __post_init__(self) -> None:
         one_of("way", self.way, WAYS)
         checks.require(self.way == "plain" or self.set.method == "distill", "only a distilled set has learned rates to train by")
+
+    @property
+    def mended(self) -> tuple[str, ...]:
+        """What older records of such a run computed otherwise."""
+        return _mended(self.set, self.hyper.operations if self.way == "plain" else ())
 
     @cached_property
     def key(self) -> str:

@@ -15,6 +15,7 @@ from dclib.errors import DclibError, SpecError, one_of
 from dclib.experiments import ALL, PRESETS
 from dclib.hyper import architectures
 from dclib.hyper.architectures import AUTO, FAMILIES
+from dclib.images.sources import KNOWN
 from dclib.spec import Condensation, MakeSet, Network, Training, TrainNetworks, derive, full, key, loops, spell
 
 quick = settings(max_examples=60, deadline=None, derandomize=True)
@@ -320,6 +321,27 @@ def test_the_number_of_networks_is_not_in_the_key():
 def test_a_key_tells_a_set_from_a_training():
     assert re.fullmatch("[0-9a-f]{16}", MakeSet("digits").key)
     assert MakeSet("digits").key != TrainNetworks(MakeSet("digits")).key
+
+
+def test_the_keys_of_rotated_coloured_images_are_not_those_of_older_records():
+    """Their rotation fills otherwise than when they were recorded; of one channel, or without rotation, nothing has changed."""
+    place = dict(dataset="cifar10", ipc=1, network="AlexCifarNet", test_network="AlexCifarNet")
+    (cell,) = ALL["distillation"].cells(PRESETS["cpu"], **place)
+    first = cell.runs()[0]
+    assert first.hyper.augment == "crop+scale+rotate"
+    assert first.key != "d7f97fae595e3e70"
+    assert full(first)["mended"] == [spec.ONE_MEAN]
+    rotated = Training(augment="rotate")
+    grey = [MakeSet("mnist"), MakeSet("usps+turned"), MakeSet("cifar10", channels=1), MakeSet("mine.npz", channels=1)]
+    coloured = [MakeSet("cifar10"), MakeSet("mnist", channels=3), MakeSet("mine.npz")]
+    assert [TrainNetworks(made, rotated).mended for made in grey] == [()] * len(grey)
+    assert [TrainNetworks(made, rotated).mended for made in coloured] == [(spec.ONE_MEAN,)] * len(coloured)
+    assert TrainNetworks(MakeSet("cifar10"), Training(augment="crop")).mended == ()
+    assert [spec.WholeTraining(name, augment="rotate").mended for name in ("mnist", "svhn")] == [(), (spec.ONE_MEAN,)]
+
+
+def test_grey_data_sets_have_one_channel():
+    assert set(spec.GREY) == {name for name, known in KNOWN.items() if known.channels == 1}
 
 
 # --- seeds

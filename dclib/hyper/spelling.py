@@ -1,4 +1,8 @@
-"""How a spec is written down and hashed: plain dictionaries, the key of a run, and the seed of each random draw."""
+"""How a spec is written down and hashed: plain dictionaries, the key of a run, and the seed of each random draw.
+
+A run that a mend has changed since runs like it were recorded says so in its property `mended`, which is written and hashed like
+a field: it has a new key, and the older record does not answer for it.
+"""
 
 import dataclasses
 import hashlib
@@ -19,13 +23,19 @@ def spell(thing: Any) -> dict[str, Any]:
         if value == default or f.metadata.get("outside_key"):
             continue
         out[f.name] = str(value) if isinstance(value, Network) else spell(value) if dataclasses.is_dataclass(value) else value
-    return out
+    return out | _mended(thing)
 
 
 def full(thing: Any) -> dict[str, Any]:
     """Turn a spec into a plain dictionary with every field, the form that a reader of the records sees."""
     values = {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing) if not f.metadata.get("outside_key")}
-    return {n: str(v) if isinstance(v, Network) else full(v) if dataclasses.is_dataclass(v) else v for n, v in values.items()}
+    out = {n: str(v) if isinstance(v, Network) else full(v) if dataclasses.is_dataclass(v) else v for n, v in values.items()}
+    return out | _mended(thing)
+
+
+def _mended(thing: Any) -> dict[str, Any]:
+    mended = getattr(thing, "mended", ())
+    return {"mended": list(mended)} if mended else {}
 
 
 def key(thing: Any) -> str:
