@@ -8,7 +8,7 @@ added later changes no key.
 import dataclasses
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from .errors import SpecError, one_of
 from .hyper import checks
@@ -119,10 +119,17 @@ class Training:
         return dataclasses.replace(self, network=self.network.resolve("train"), epochs=epochs)
 
 
-def _mended(source: "MakeSet | WholeTraining", operations: tuple[str, ...]) -> tuple[str, ...]:
+def _mended(dataset: str, channels: int, operations: tuple[str, ...]) -> tuple[str, ...]:
     """What is computed otherwise than when runs like this were first recorded (see `spelling`); images of one channel are not."""
-    grey = source.channels == 1 or (source.channels == 0 and str(source.dataset).partition("+")[0] in GREY)
+    grey = channels == 1 or (channels == 0 and dataset.partition("+")[0] in GREY)
     return (ONE_MEAN,) if "rotate" in operations and not grey else ()
+
+
+def outdated(run: dict[str, Any]) -> bool:
+    """Whether a record of trained networks, by its spelled-out run, is from before a mend that changed what the run computes."""
+    made, rates = run.get("set") or run, run.get("way") == "rates"
+    augment = "none" if rates else run.get("hyper", run).get("augment", "none")
+    return list(_mended(made["dataset"], made.get("channels", 0), checks.operations(augment))) != run.get("mended", [])
 
 
 @dataclass(frozen=True)
@@ -166,7 +173,7 @@ class WholeTraining:
     @property
     def mended(self) -> tuple[str, ...]:
         """What older records of such a run computed otherwise."""
-        return _mended(self, self.operations)
+        return _mended(self.dataset, self.channels, self.operations)
 
     @cached_property
     def key(self) -> str:
@@ -258,7 +265,7 @@ class TrainNetworks:
     @property
     def mended(self) -> tuple[str, ...]:
         """What older records of such a run computed otherwise."""
-        return _mended(self.set, self.hyper.operations if self.way == "plain" else ())
+        return _mended(self.set.dataset, self.set.channels, self.hyper.operations if self.way == "plain" else ())
 
     @cached_property
     def key(self) -> str:

@@ -5,6 +5,7 @@ import math
 import re
 import subprocess
 import sys
+from itertools import chain
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,9 @@ from dclib.errors import DclibError, SpecError, one_of
 from dclib.experiments import ALL, PRESETS
 from dclib.hyper import architectures
 from dclib.hyper.architectures import AUTO, FAMILIES
+from dclib.hyper.spelling import acting
 from dclib.images.sources import KNOWN
+from dclib.results import Store
 from dclib.spec import Condensation, MakeSet, Network, Training, TrainNetworks, derive, full, key, loops, spell
 
 quick = settings(max_examples=60, deadline=None, derandomize=True)
@@ -340,8 +343,63 @@ def test_the_keys_of_rotated_coloured_images_are_not_those_of_older_records():
     assert [spec.WholeTraining(name, augment="rotate").mended for name in ("mnist", "svhn")] == [(), (spec.ONE_MEAN,)]
 
 
+def test_a_record_from_before_a_mend_is_told_by_its_run():
+    """Four runs of the records rotated coloured images by the older rule; all others answer as they did."""
+    kinds = ("TrainNetworks", "WholeTraining")
+    old = {"d7f97fae595e3e70", "4e12359bb2dd5b5a", "8face5b9e5a68191", "c3c2f1ed0b42726b"}
+    assert {r["key"] for r in chain(*Store().records.values()) if r["kind"] in kinds and spec.outdated(r["run"])} == old
+    run = full(TrainNetworks(MakeSet("cifar10"), Training(augment="rotate")))
+    assert not spec.outdated(run)
+    assert spec.outdated({name: value for name, value in run.items() if name != "mended"})
+
+
 def test_grey_data_sets_have_one_channel():
     assert set(spec.GREY) == {name for name, known in KNOWN.items() if known.channels == 1}
+
+
+# --- options that act
+
+ONCE = {"network_epochs", "network_lr", "network_momentum", "network_batch"}
+EVERY = {f.name for f in dataclasses.fields(Condensation)}
+
+
+@pytest.mark.parametrize(
+    ("network", "ipc", "idle"),
+    [
+        ("ConvNet", 1, {"bn", *ONCE}),
+        ("MLP", 10, {"bn"}),
+        ("ConvNet:norm=batch", 1, ONCE),
+        ("VGG11", 10, set()),
+        ("VGG11:norm=none", 10, {"bn"}),
+        ("mine.py:ConvNet:code=0123456789abcdef", 10, set()),
+        ("ConvNet:code=0123456789abcdef", 10, set()),
+    ],
+)
+def test_a_run_shows_no_option_that_cannot_act_on_it(network, ipc, idle):
+    """Batch norm's where there is none, the network's training where T = 1; of a user's own network nothing is known."""
+    run = full(TrainNetworks(MakeSet("digits", hyper=Condensation(ipc).resolve())))
+    run["set"]["hyper"]["network"] = network
+    assert set(acting(run)["set"]["hyper"]) == EVERY - idle
+    assert acting(run)["hyper"] == run["hyper"]
+    assert acting(acting(run)) == acting(run)
+
+
+def test_real_images_show_their_number_alone():
+    shown = acting(full(MakeSet("digits", "random", hyper=Condensation(ipc=3))))
+    assert shown["hyper"] == {"ipc": 3}
+    assert {"whole", "gan", "distillation"}.isdisjoint(shown)
+
+
+def test_records_show_nothing_of_batch_norm_where_there_is_none():
+    """The first records spell bn="true" where no network had batch norm; what is shown of them says nothing of it."""
+    recorded = [r["run"] for r in chain(*Store().records.values()) if r["kind"] in ("MakeSet", "TrainNetworks")]
+    made = [run.get("set", run) for run in recorded]
+    assert sum(one["hyper"]["bn"] == "true" for one in made) >= 86
+    shown = [acting(one)["hyper"] for one in made]
+    assert not any(hyper.get("bn") == "true" for hyper in shown)
+    with_bn = {hyper["network"].partition(":")[0] for hyper in shown if "bn" in hyper}
+    assert with_bn == {"VGG11", "ResNet18", "ConvNet"}
+    assert all("norm=batch" in hyper["network"] for hyper in shown if "bn" in hyper)
 
 
 # --- seeds
