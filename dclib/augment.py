@@ -48,7 +48,10 @@ def flip(images: Images, flipped: Bool[Tensor, " n"]) -> Images:
 
 
 def rotate(images: Images, mean: Float[Tensor, "*n c 1 1"], degrees: Int[Tensor, " n"]) -> Images:
-    """Turn each image by -45 … 45 degrees about its centre by cubic splines, with `mean` where the turned image does not reach."""
+    """Turn each image by -45 … 45 degrees about its centre by cubic splines.
+
+    Where the turned image does not reach, all channels have the same value, the mean of `mean`, as in the authors' code.
+    """
     height, width = images.shape[2:]
     kind = images.dtype, images.device
     if height * width <= TABLE:
@@ -57,7 +60,7 @@ def rotate(images: Images, mean: Float[Tensor, "*n c 1 1"], degrees: Int[Tensor,
     else:
         grid, weights, inside = _turns(degrees, height, width, *kind)
     picked = F.grid_sample(_coefficients(images), grid, align_corners=True)  # n c 4 h·w
-    return torch.where(inside, (picked * weights).sum(2).view_as(images), mean)
+    return torch.where(inside, (picked * weights).sum(2).view_as(images), mean.mean(-3, keepdim=True))
 
 
 def _coefficients(images: Images) -> Tensor:
@@ -176,7 +179,8 @@ def augment(images: Images, operations: tuple[str, ...], generator: Generator) -
         generator: on the CPU, for every draw.
 
     Returns:
-        The augmented images; outside an image lies the batch's mean of the channel, for "scale" zero.
+        The augmented images; outside an image lies the batch's mean of the channel, for "rotate" that of all channels and for
+        "scale" zero.
 
     Raises:
         SpecError: an unknown operation.

@@ -71,21 +71,22 @@ def condense(
 
     Stopped in any way, even killed, the same command goes on from OUTPUT.checkpoint to the same images.
     """
-    options = locals() | {"network": Network.parse(network)}
+    named = Network.parse(network)
+    options = locals() | {"network": named}
     if image_lr is None:
-        options["image_lr"] = 0.01 if options["network"].family == "MLP" and distance == "layerwise" else 0.1
+        options["image_lr"] = 0.01 if named.family == "MLP" and distance == "layerwise" else 0.1
     hyper = Condensation(**{f.name: options[f.name] for f in dataclasses.fields(Condensation)}).resolve()
     from .images.sources import spelled  # loads numpy
 
     run = MakeSet(spelled(dataset), "condense", seed, hyper, image_size, storage=storage)
-    if not _condense(run, output, device, engine, force, {"snapshots": snapshots, "evaluate_every": evaluate_every}):
+    if not _condense(run, named, output, device, engine, force, {"snapshots": snapshots, "evaluate_every": evaluate_every}):
         return
     file = shlex.quote(str(output))
     print(f"next: dclib show {file} -o {shlex.quote(str(output.with_suffix('.png')))}")
-    print(f"      dclib train {file} --network {run.hyper.network.family} --networks 5")
+    print(f"      dclib train {file} --network {shlex.quote(network)} --networks 5")
 
 
-def _condense(run: MakeSet, output: Path, device: str, engine: str, force: bool, watched: dict[str, int]) -> bool:
+def _condense(run: MakeSet, network: Network, output: Path, device: str, engine: str, force: bool, watched: dict[str, int]) -> bool:
     """Make the set, with the other processes if `torchrun` has started several; True in the one that speaks for all."""
     from .support.files import check_output
 
@@ -100,7 +101,7 @@ def _condense(run: MakeSet, output: Path, device: str, engine: str, force: bool,
         sets.load_of(run)  # before signals are caught, so that Ctrl-C ends a download at once
         there = me.share(me.rank == 0 and not force and kept.is_there(run, output))
         if not there:
-            looks = _looks(run, output, device, **watched) if me.rank == 0 else ()
+            looks = _looks(run, network, output, device, **watched) if me.rank == 0 else ()
             with stopping() as should_stop:
                 kept.condense_to_file(run, output, device=device, engine=engine, should_stop=should_stop, ranks=me, looks=looks)
         if me.rank == 0:
@@ -109,8 +110,8 @@ def _condense(run: MakeSet, output: Path, device: str, engine: str, force: bool,
     return me.rank == 0
 
 
-def _looks(run: MakeSet, output: Path, device: str, snapshots: int, evaluate_every: int) -> list:
-    """What is looked at between outer steps."""
+def _looks(run: MakeSet, network: Network, output: Path, device: str, snapshots: int, evaluate_every: int) -> list:
+    """What is looked at between outer steps; the network is the one that was named, in neither stage's form."""
     if not snapshots and not evaluate_every:
         return []
     from .runs import sets, watch
@@ -119,7 +120,8 @@ def _looks(run: MakeSet, output: Path, device: str, snapshots: int, evaluate_eve
     if snapshots:
         looks.append(watch.every(snapshots, watch.snapshots(run, dataset, output.with_name(f"{output.name}.snapshots"))))
     if evaluate_every:
-        looks.append(watch.every(evaluate_every, watch.early_accuracy(run, dataset, say, device=device, engine="eager")))
+        early = watch.early_accuracy(run, network, dataset, say, device=device, engine="eager")
+        looks.append(watch.every(evaluate_every, early))
     return looks
 
 
@@ -151,7 +153,7 @@ def train(
 
     made = CondensedSet.load(file)
     if augment == "auto":
-        hyper = dataclasses.replace(hyper, augment=usual_augmentation(made.dataset))
+        hyper = dataclasses.replace(hyper, augment=usual_augmentation(made.dataset, hyper.network))
     _train(made, hyper.resolve(), networks=networks, seed=seed, dataset=dataset, device=device, engine=engine)
 
 

@@ -171,9 +171,9 @@ def scale(image: np.ndarray, vertical: float, horizontal: float) -> np.ndarray:
 
 
 def rotate(image: np.ndarray, mean: np.ndarray, degrees: int) -> np.ndarray:
-    """Turn an image by cubic splines, the channels' means outside of it, and cut its old size out of the middle."""
-    out = []
-    for channel, fill in zip(image, np.ravel(mean), strict=True):
+    """Turn an image by cubic splines, the mean of all channels outside of it, and cut its old size out of the middle."""
+    out, fill = [], np.mean(mean)
+    for channel in image:
         h, w = channel.shape
         turned = ndimage.rotate(channel, degrees, cval=fill)
         turned = np.pad(turned, 9, constant_values=fill)  # a long image turns into a shorter one

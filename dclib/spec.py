@@ -9,7 +9,7 @@ import dataclasses
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from .errors import SpecError, one_of
 from .hyper import checks
@@ -30,24 +30,25 @@ DISTANCES = ("layerwise", "euclidean", "cosine")
 SOURCE = ("dataset", "image_size", "channels", "held_out")  # of a run: which images it stands on
 STORAGES = ("float32", "float16")
 PRECISIONS = ("float32", "float64", "bfloat16", "tf32")  # the last two in first-order passes; TF32 on GPUs
+GREY = ("digits", "mnist", "fashionmnist", "usps")  # data sets of one channel
+ONE_MEAN = "rotation fills all channels with one mean"  # before, each with its own
+LOOPS = {1: (1, 1), 10: (10, 50), 20: (20, 25), 30: (30, 20), 40: (40, 15), 50: (50, 10)}  # the authors' table: ipc to T, ς_θ
 
 
 def loops(ipc: int) -> tuple[int, int]:
-    """Return the paper's T and ς_θ for any number of images per class (appendix A, "Dataset condensation").
+    """Return T and ς_θ for any number of images per class: the authors' where they give them, else by the paper's rule.
 
-    The paper gives 1 image/class → (1, 1), 10 → (10, 50), 50 → (50, 10) and, above ten, T = ipc with ς_θ = 500 / T; we use
-    the latter rule, rounded, for 2 … 9 as well.
+    The rule (appendix A, "Dataset condensation") is T = ipc and ς_θ = 500 / T, for more than ten images; rounded, we use it for
+    2 … 9 as well. At 30 and 40 images the authors' table departs from it.
     """
-    if ipc == 1:
-        return 1, 1
-    return ipc, max(1, round(500 / ipc))
+    return LOOPS.get(ipc) or (ipc, max(1, round(500 / ipc)))
 
 
 @dataclass(frozen=True)
 class Condensation:
     """The hyper-parameters of Algorithm 1; the defaults are the paper's, `bn` and both momenta the authors' code's.
 
-    `inner_steps` and `network_epochs` left at 0 follow the paper's rule for `ipc` (see `loops`).
+    `inner_steps` and `network_epochs` left at 0 are those of the authors or of the paper's rule for `ipc` (see `loops`).
     """
 
     ipc: int = 1  #: images per class
@@ -128,6 +129,19 @@ class Training:
         return dataclasses.replace(self, network=self.network.resolve("train"), epochs=epochs)
 
 
+def _mended(dataset: str, channels: int, operations: tuple[str, ...]) -> tuple[str, ...]:
+    """What is computed otherwise than when runs like this were first recorded (see `spelling`); images of one channel are not."""
+    grey = channels == 1 or (channels == 0 and dataset.partition("+")[0] in GREY)
+    return (ONE_MEAN,) if "rotate" in operations and not grey else ()
+
+
+def outdated(run: dict[str, Any]) -> bool:
+    """Whether a record of trained networks, by its spelled-out run, is from before a mend that changed what the run computes."""
+    made, rates = run.get("set") or run, run.get("way") == "rates"
+    augment = "none" if rates else run.get("hyper", run).get("augment", "none")
+    return list(_mended(made["dataset"], made.get("channels", 0), checks.operations(augment))) != run.get("mended", [])
+
+
 @dataclass(frozen=True)
 class WholeTraining:
     """The run that trains a network on the whole training set: the table's upper bound, and what guided choices rest on.
@@ -165,6 +179,11 @@ class WholeTraining:
     def operations(self) -> tuple[str, ...]:
         """The augmentations as a tuple; empty for "none"."""
         return checks.operations(self.augment)
+
+    @property
+    def mended(self) -> tuple[str, ...]:
+        """What older records of such a run computed otherwise."""
+        return _mended(self.dataset, self.channels, self.operations)
 
     @cached_property
     def key(self) -> str:
@@ -263,6 +282,11 @@ class TrainNetworks:
         checks.require(held_out, "no images are held out of the set: give held_out, or test on the test images")
         one_of("way", self.way, WAYS)
         checks.require(self.way == "plain" or self.set.method == "distill", "only a distilled set has learned rates to train by")
+
+    @property
+    def mended(self) -> tuple[str, ...]:
+        """What older records of such a run computed otherwise."""
+        return _mended(self.set.dataset, self.set.channels, self.hyper.operations if self.way == "plain" else ())
 
     @cached_property
     def key(self) -> str:

@@ -58,6 +58,22 @@ def test_rotate_is_scipys(shape, table, monkeypatch):
     assert np.mean(np.abs(single - want) > 1e-5) < 1e-3  # rounding may move a pixel over the image's edge
 
 
+TURNED = {
+    "ours": lambda images, mean: rotate(images, mean, torch.tensor([45])).numpy(),
+    "literal": lambda images, mean: reference.rotate(images[0].numpy(), mean.numpy(), 45)[None],
+}
+
+
+@pytest.mark.parametrize("turned", TURNED.values(), ids=TURNED)
+def test_rotation_fills_all_channels_with_one_mean(turned):
+    """In the corners of a red picture, turned by 45 degrees, lies the mean over all channels, in each of them."""
+    red = torch.zeros(1, 3, 12, 12, dtype=torch.float64)
+    red[:, 0] = 3.0
+    found = turned(red, channel_mean(red))
+    np.testing.assert_allclose(found[0, :, 0, 0], [1.0, 1.0, 1.0])
+    np.testing.assert_allclose(found[0, :, 6, 6], [3.0, 0.0, 0.0], atol=1e-12)
+
+
 def test_flip_mirrors_the_marked_images():
     images = pictures(3, (2, 5, 6))
     got = flip(images, torch.tensor([True, False, True])).numpy()

@@ -398,9 +398,13 @@ def test_augmentation_is_the_papers_unless_named(call, made, monkeypatch):
     monkeypatch.setattr(sets, "load_for", lambda *_: None)
     call("train", "set")
     call("train", "set", "--augment", "flip", "--epochs", "5")
+    call("train", "set", "--network", "ConvNet:norm=batch")
+    call("train", "set", "--network", "AlexCifarNet")
     dataclasses.replace(made, dataset="mnist").save("set")
     call("train", "set")
-    assert seen == [("none", 300), ("flip", 5), ("crop+scale+rotate", 1000)]
+    call("train", "set", "--network", "ConvNet:norm=batch")
+    expected = [("none", 300), ("flip", 5), ("crop+noise", 1000), ("crop+scale+rotate", 1000)]
+    assert seen == [*expected, ("crop+scale+rotate", 1000), ("crop+noise", 1000)]
 
 
 def test_a_damaged_set_is_refused_by_every_command(call, made, tmp_path):

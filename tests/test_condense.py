@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from dclib import condense, engine, networks, reference
 from dclib.data import generator
 from dclib.errors import DataError, DclibError, FileError, Interrupted, SpecError
-from dclib.spec import Condensation, ConvNet, loops
+from dclib.spec import Condensation, ConvNet
 from dclib.steps import checkpoint, inner
 
 THIN = ConvNet(width=4, depth=2)
@@ -209,7 +209,7 @@ def literal_with_batch_norm(made, h, mode):
             for layer in network.features:
                 if isinstance(layer, torch.nn.BatchNorm2d):
                     layer.momentum = {"true": 1.0, "code": 0.1}[mode]
-            network.train()(torch.cat([x[: {"true": 64, "code": 16}[mode]] for x in real]))
+            network.train()(torch.cat(some_of(real, h, k, t, {"true": 64, "code": 16}[mode])))
             for layer in network.features:
                 layer.momentum = 0.1
             network.eval()
@@ -221,12 +221,42 @@ def literal_with_batch_norm(made, h, mode):
     return S.detach()
 
 
+def some_of(real, h, k, t, count):
+    """The images that batch norm's statistics are estimated from: drawn at random, also from a class that is taken whole."""
+    found = []
+    for c, x in enumerate(real):
+        order = torch.randperm(len(x), generator=generator(0, "statistics", k, t, c))
+        found.append(x[order[:count]] if count < len(x) < h.real_batch else x[:count])
+    return found
+
+
 @pytest.mark.parametrize("mode", ["true", "code"])
 def test_batch_norm_is_estimated_frozen_and_trained(make_dataset, mode):
     dataset = make_dataset(5, 20, 70)
     hyper = small(network=BATCH, ipc=2, inner_steps=3, network_epochs=2, precision="float64", bn=mode, real_batch=66)
     expected = literal_with_batch_norm(dataset, hyper.resolve(), mode)
     torch.testing.assert_close(run(dataset, hyper).images, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("real_batch", "whole"), [(40, True), (60, True), (30, False)])
+def test_every_image_of_a_small_class_serves_the_statistics(make_dataset, real_batch, whole):
+    """Where all images of a class are in the batch, each is as likely to be among those that batch norm is set by.
+
+    Of a larger class the first images of the batch serve, which is drawn at random already.
+    """
+    dataset = make_dataset(40, 40, 40)
+    hyper = small(network=BATCH, real_batch=real_batch).resolve()
+    step = inner.InnerStep(dataset, hyper, 0, torch.zeros(3, 1, 1, 8, 8))
+    counts = torch.zeros(120)
+    for k in range(150):
+        step.draw(k, 0)
+        for drawn, chosen in zip(step.drawn, step.estimated_from, strict=True):
+            assert len(chosen.unique()) == 16
+            assert set(chosen.tolist()) <= set(drawn.tolist())
+            assert whole or torch.equal(chosen, drawn[:16])
+            counts[chosen] += 1
+    expected, deviation = 150 * 0.4, (150 * 0.4 * 0.6) ** 0.5
+    assert ((counts - expected).abs() < 4.5 * deviation).all()
 
 
 # --- interruptions
@@ -400,11 +430,6 @@ def test_a_run_stops_early_where_the_loss_stays(made):
     stop = next(k for k in itertools.count(4) if min(losses[k - 2 : k]) >= min(losses[: k - 2]))
     assert stop < 30
     assert run(made, small(outer_steps=30, patience=2)).losses == losses[:stop]
-
-
-@pytest.mark.parametrize(("ipc", "T", "epochs"), [(1, 1, 1), (2, 2, 250), (10, 10, 50), (20, 20, 25), (30, 30, 17), (50, 50, 10)])
-def test_loops_follow_the_paper(ipc, T, epochs):
-    assert loops(ipc) == (T, epochs)
 
 
 def test_work_counts_passes_of_ten_images():

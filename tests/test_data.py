@@ -162,6 +162,17 @@ def test_generators_differ_by_purpose():
     assert draws[0] == torch.rand(4, generator=generator(0, "real")).tolist()
 
 
+def test_a_generator_is_told_by_32_bits_of_its_seed():
+    """As `generator` and the protocol say: what two purposes share with a probability of 2⁻³² is all of their numbers."""
+    seed = generator(0, "real", 1, 2, 3).initial_seed()
+    alike, other = (torch.Generator().manual_seed(s) for s in (seed % 2**32 + 7 * 2**32, (seed + 1) % 2**32))
+    drawn, same, different = (torch.rand(4, generator=g).tolist() for g in (generator(0, "real", 1, 2, 3), alike, other))
+    assert drawn == same != different
+    assert "32 of 63 bits" in " ".join(generator.__doc__.split())
+    batches = 1000 * 10 * 10
+    assert round(batches * (batches - 1) / 2 / 2**32) == 1  # "one such pair is to be expected"
+
+
 @pytest.mark.parametrize("c", [-1, 3])
 def test_no_such_class(c):
     refused(c, "0 to 2", call=lambda: tiny().class_indices(c))

@@ -59,6 +59,7 @@ def test_two_processes_make_the_set_of_one(tmp_path):
         two = subprocess.run([sys.executable, *launch, "-m", "dclib", *REQUEST, "-o", str(shared)], capture_output=True, text=True)
         assert (one.returncode, two.returncode) == (0, 0), one.stderr + two.stderr
         assert two.stdout.count(expected) == 1
+        assert "warning" not in two.stderr.lower(), two.stderr
     a, b = CondensedSet.load(alone), CondensedSet.load(shared)
     np.testing.assert_allclose(b.images, a.images, rtol=1e-6, atol=1e-6)
     assert b.about["losses"] == pytest.approx(a.about["losses"], rel=1e-8)

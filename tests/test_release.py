@@ -73,9 +73,25 @@ def test_the_card_says_where_each_set_comes_from(store, tmp_path):
     for said in (CELLS[0].make_set(0).key, "abcdef123456", "a machine, 2 cores", "outer_steps 1000", "1,234 s"):
         assert said in mnist
     assert "- accuracy: ConvNet, 1001 epochs, augmentation crop+scale+rotate: 90.50 ± 0.50 % (90.00, 91.00)" in mnist
+    shown = re.search("- hyper-parameters: (.+)", mnist)[1]
+    assert not re.search(r"\b(bn|network_epochs|network_lr|network_momentum|network_batch) ", shown)  # no batch norm, T = 1
+    assert "network ConvNet" in shown
     assert "- accuracy: not recorded" in fashion.partition("###")[0]
     assert "**FashionMNIST**: made by Zalando SE" in card
     assert "**SVHN**" not in card
+
+
+def test_the_card_leaves_out_what_a_mend_has_changed(store, tmp_path):
+    """Networks whose coloured images were rotated by an older rule are recorded, and answer for nothing."""
+    cell = dataclasses.replace(CELLS[0], dataset="cifar10", network="AlexCifarNet", test_network="AlexCifarNet")
+    add(store, cell, (80.0,))
+    (run, *_) = cell.runs()
+    (record, *_) = store.records[run.key]
+    old = {**{name: value for name, value in record.items() if name != "preset"}, "key": "0" * 16, "accuracies": {"0": 70.0}}
+    store.add("paper", {**old, "run": {name: value for name, value in record["run"].items() if name != "mended"}})
+    card = (unpack(release(store, tmp_path), tmp_path / "x") / "CARD.md").read_text()
+    assert "80.00" in card
+    assert "70.00" not in card
 
 
 def test_the_cards_lines_read_a_set_without_dclib(store, tmp_path, monkeypatch):

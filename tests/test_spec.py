@@ -5,6 +5,7 @@ import math
 import re
 import subprocess
 import sys
+from itertools import chain
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,9 @@ from dclib.errors import DclibError, SpecError, one_of
 from dclib.experiments import ALL, PRESETS
 from dclib.hyper import architectures
 from dclib.hyper.architectures import AUTO, FAMILIES
+from dclib.hyper.spelling import acting
+from dclib.images.sources import KNOWN
+from dclib.results import Store
 from dclib.spec import Condensation, MakeSet, Network, Training, TrainNetworks, derive, full, key, loops, spell
 
 quick = settings(max_examples=60, deadline=None, derandomize=True)
@@ -135,9 +139,15 @@ def test_true_is_no_width():
 # --- hyper-parameters
 
 
-@pytest.mark.parametrize(("ipc", "T", "epochs"), [(1, 1, 1), (10, 10, 50), (20, 20, 25), (30, 30, 17), (40, 40, 12), (50, 50, 10)])
-def test_the_papers_loops(ipc, T, epochs):
+AUTHORS = [(1, 1, 1), (10, 10, 50), (20, 20, 25), (30, 30, 20), (40, 40, 15), (50, 50, 10)]
+RULE = [(2, 2, 250), (9, 9, 56), (15, 15, 33), (35, 35, 14), (100, 100, 5)]
+
+
+@pytest.mark.parametrize(("ipc", "T", "epochs"), [*AUTHORS, *RULE])
+def test_loops_are_the_authors_and_else_the_papers_rule(ipc, T, epochs):
     assert loops(ipc) == (T, epochs)
+    resolved = Condensation(ipc).resolve()
+    assert (resolved.inner_steps, resolved.network_epochs) == (T, epochs)
 
 
 @quick
@@ -336,6 +346,82 @@ def test_the_number_of_networks_is_not_in_the_key():
 def test_a_key_tells_a_set_from_a_training():
     assert re.fullmatch("[0-9a-f]{16}", MakeSet("digits").key)
     assert MakeSet("digits").key != TrainNetworks(MakeSet("digits")).key
+
+
+def test_the_keys_of_rotated_coloured_images_are_not_those_of_older_records():
+    """Their rotation fills otherwise than when they were recorded; of one channel, or without rotation, nothing has changed."""
+    place = dict(dataset="cifar10", ipc=1, network="AlexCifarNet", test_network="AlexCifarNet")
+    (cell,) = ALL["distillation"].cells(PRESETS["cpu"], **place)
+    first = cell.runs()[0]
+    assert first.hyper.augment == "crop+scale+rotate"
+    assert first.key != "d7f97fae595e3e70"
+    assert full(first)["mended"] == [spec.ONE_MEAN]
+    rotated = Training(augment="rotate")
+    grey = [MakeSet("mnist"), MakeSet("usps+turned"), MakeSet("cifar10", channels=1), MakeSet("mine.npz", channels=1)]
+    coloured = [MakeSet("cifar10"), MakeSet("mnist", channels=3), MakeSet("mine.npz")]
+    assert [TrainNetworks(made, rotated).mended for made in grey] == [()] * len(grey)
+    assert [TrainNetworks(made, rotated).mended for made in coloured] == [(spec.ONE_MEAN,)] * len(coloured)
+    assert TrainNetworks(MakeSet("cifar10"), Training(augment="crop")).mended == ()
+    assert [spec.WholeTraining(name, augment="rotate").mended for name in ("mnist", "svhn")] == [(), (spec.ONE_MEAN,)]
+
+
+def test_a_record_from_before_a_mend_is_told_by_its_run():
+    """Four runs of the records rotated coloured images by the older rule; all others answer as they did."""
+    kinds = ("TrainNetworks", "WholeTraining")
+    old = {"d7f97fae595e3e70", "4e12359bb2dd5b5a", "8face5b9e5a68191", "c3c2f1ed0b42726b"}
+    assert {r["key"] for r in chain(*Store().records.values()) if r["kind"] in kinds and spec.outdated(r["run"])} == old
+    run = full(TrainNetworks(MakeSet("cifar10"), Training(augment="rotate")))
+    assert not spec.outdated(run)
+    assert spec.outdated({name: value for name, value in run.items() if name != "mended"})
+
+
+def test_grey_data_sets_have_one_channel():
+    assert set(spec.GREY) == {name for name, known in KNOWN.items() if known.channels == 1}
+
+
+# --- options that act
+
+ONCE = {"network_epochs", "network_lr", "network_momentum", "network_batch"}
+EVERY = {f.name for f in dataclasses.fields(Condensation)}
+
+
+@pytest.mark.parametrize(
+    ("network", "ipc", "idle"),
+    [
+        ("ConvNet", 1, {"bn", *ONCE}),
+        ("MLP", 10, {"bn"}),
+        ("ConvNet:norm=batch", 1, ONCE),
+        ("VGG11", 10, set()),
+        ("VGG11:norm=none", 10, {"bn"}),
+        ("mine.py:ConvNet:code=0123456789abcdef", 10, set()),
+        ("ConvNet:code=0123456789abcdef", 10, set()),
+    ],
+)
+def test_a_run_shows_no_option_that_cannot_act_on_it(network, ipc, idle):
+    """Batch norm's where there is none, the network's training where T = 1; of a user's own network nothing is known."""
+    run = full(TrainNetworks(MakeSet("digits", hyper=Condensation(ipc).resolve())))
+    run["set"]["hyper"]["network"] = network
+    assert set(acting(run)["set"]["hyper"]) == EVERY - idle
+    assert acting(run)["hyper"] == run["hyper"]
+    assert acting(acting(run)) == acting(run)
+
+
+def test_real_images_show_their_number_alone():
+    shown = acting(full(MakeSet("digits", "random", hyper=Condensation(ipc=3))))
+    assert shown["hyper"] == {"ipc": 3}
+    assert {"whole", "gan", "distillation"}.isdisjoint(shown)
+
+
+def test_records_show_nothing_of_batch_norm_where_there_is_none():
+    """The first records spell bn="true" where no network had batch norm; what is shown of them says nothing of it."""
+    recorded = [r["run"] for r in chain(*Store().records.values()) if r["kind"] in ("MakeSet", "TrainNetworks")]
+    made = [run.get("set", run) for run in recorded]
+    assert sum(one["hyper"]["bn"] == "true" for one in made) >= 86
+    shown = [acting(one)["hyper"] for one in made]
+    assert not any(hyper.get("bn") == "true" for hyper in shown)
+    with_bn = {hyper["network"].partition(":")[0] for hyper in shown if "bn" in hyper}
+    assert with_bn == {"VGG11", "ResNet18", "ConvNet"}
+    assert all("norm=batch" in hyper["network"] for hyper in shown if "bn" in hyper)
 
 
 # --- seeds

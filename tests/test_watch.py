@@ -23,6 +23,30 @@ def test_looking_changes_nothing(tmp_path, monkeypatch, capsys):
     assert told[0] == f"dclib: after 5 of 5 outer steps: {float(capsys.readouterr().out.split()[1]):.1f} %"
 
 
+@pytest.mark.parametrize(
+    ("network", "form", "augment"),
+    [("VGG11", "VGG11:norm=instance", "none"), ("ConvNet:width=4,depth=1,norm=batch", "", "crop+noise")],
+)
+def test_what_is_tested_on_the_way_is_what_the_command_afterwards_trains(network, form, augment, tmp_path, monkeypatch, capsys):
+    """In the form that a network has in stage T, with that stage's augmentation; the command is the one that is named."""
+    monkeypatch.chdir(tmp_path)
+    seen = []
+
+    def evaluate(images, labels, dataset, hyper, *, seeds, **how):
+        seen.append((images.tolist(), labels.tolist(), dataset.hash, hyper, list(seeds)))
+        return [50.0]
+
+    monkeypatch.setattr("dclib.train.evaluate", evaluate)
+    request = ["condense", "digits", "-K", "1", "--real-batch", "2", "--network", network, "--engine", "eager", "-o", "set"]
+    assert main([*request, "--evaluate-every", "1"]) == 0
+    named = capsys.readouterr().out.splitlines()[-1].split()
+    assert main([*named[1 : named.index("--networks")], "--engine", "eager"]) == 0
+    early, afterwards = seen
+    assert early == afterwards
+    assert str(early[3].network) == (form or network)
+    assert early[3].augment == augment
+
+
 @pytest.mark.parametrize("option", ["--snapshots", "--evaluate-every"])
 def test_a_negative_number_of_steps_is_refused(option, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

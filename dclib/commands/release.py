@@ -18,10 +18,12 @@ from typing import Any
 
 from ..errors import FileError
 from ..experiments import BEST
+from ..hyper.spelling import acting
 from ..pages.figures import image_grid
 from ..recorded.outcomes import title
 from ..recorded.records import in_words, machine_of
 from ..results import CondensedSet, Store
+from ..spec import outdated
 from ..support.console import guarded, summary
 from ..support.files import write_atomic
 
@@ -57,8 +59,9 @@ with safe_open("{example}", "np") as file:
 
 `images` is float32 (n, channels, height, width), normalised for each channel: `images * about["std"] + about["mean"]`, with both
 shaped (channels, 1, 1), are pixels in [0, 1], up to values that leave that range. `labels` is int64 (n,), an index into
-`about["class_names"]`; `about["about"]` is the spelled-out run. A set of Dataset Distillation also has `order` and `rates`: the
-images that each step of training is to see, and its learning rate.
+`about["class_names"]`; `about["about"]` is the spelled-out run, with the options that
+cannot act on it, too. A set of Dataset Distillation also has `order` and `rates`: the images that each step of training is to
+see, and its learning rate.
 
 ## Whose data
 
@@ -104,7 +107,8 @@ class Entry:
     def card(self, store: Store) -> str:
         """What the card says of it."""
         r, run = self.record, self.record["run"]
-        hyper = run.get("distillation") or run.get("gan") or run["hyper"]
+        shown = acting(run)
+        hyper = shown.get("distillation") or shown.get("gan") or shown["hyper"]
         versions = ", ".join(f"{name} {number}" for name, number in sorted(r.get("versions", {}).items()))
         commit = f"commit {r.get('commit', 'unknown')}{', with changes not committed' if r.get('dirty') else ''}"
         lines = [
@@ -161,7 +165,8 @@ def _entry(store: Store, path: Path) -> Entry:
         raise FileError(f"{path} is the set of no recorded run: record it with `dclib run`, or delete it")
     if record.get("set_hash", made.hash) != made.hash:
         raise FileError(f"{path} is not the set that is recorded: fetch it again, or delete it and its record and make it again")
-    found = (records for records in store.records.values() if records[0]["kind"] == "TrainNetworks")
+    of_networks = (records for records in store.records.values() if records[0]["kind"] == "TrainNetworks")
+    found = (records for records in of_networks if not outdated(records[0]["run"]))
     trained = {rs[0]["key"]: rs for rs in found if rs[0].get("set_hash") == made.hash}
     run = record["run"]
     how = (run.get("distillation") or run["hyper"])["network"] if run["method"] != "gan" else "gan"

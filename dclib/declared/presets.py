@@ -22,15 +22,9 @@ def paper_condensation(cell: Cell) -> Condensation:
 
 
 def paper_training(cell: Cell) -> Training:
-    """Stage T as in the authors' code: a ConvNet with batch norm gets crops and noise, others on MNIST crop, scale and rotation.
-
-    So does AlexCifarNet, which only Table 3 trains: there CIFAR10 is augmented as well, the paper does not say how.
-    """
+    """Stage T as in the authors' code."""
     network = Network.parse(cell.test_network)
-    augment = usual_augmentation("mnist" if network.family == "AlexCifarNet" else cell.dataset)
-    if network.family == "ConvNet" and network["norm"] == "batch":
-        augment = "crop+noise"
-    return Training(network=network, augment=augment).resolve()
+    return Training(network=network, augment=usual_augmentation(cell.dataset, network)).resolve()
 
 
 WHOLE_AUGMENT = {"mnist": "crop+scale+rotate", "digits": "none", "cifar10": "crop+flip", "cifar100": "crop+flip"}

@@ -10,7 +10,7 @@ from ..data import Dataset
 from ..hyper.checks import usual_augmentation
 from ..pages.figures import save_grid
 from ..recorded.condensed import check_drawable
-from ..spec import MakeSet, Training, derive
+from ..spec import MakeSet, Network, Training, derive
 from ..steps.checkpoint import State
 from .sets import as_set
 
@@ -39,19 +39,20 @@ def snapshots(run: MakeSet, dataset: Dataset, folder: Path) -> Look:
     return lambda state: save_grid(as_set(state.images, dataset, run), folder / f"{state.k:0{digits}d}.png")
 
 
-def early_accuracy(run: MakeSet, dataset: Dataset, tell: Callable[[str], None], **how: str) -> Look:
-    """Train one network, as the set is learned with, on the set as it is, and tell its accuracy on the test images.
+def early_accuracy(run: MakeSet, network: Network, dataset: Dataset, tell: Callable[[str], None], **how: str) -> Look:
+    """Train one network on the set as it is, as `dclib train` does with that network, and tell its accuracy on the test images.
 
-    It is trained as long as at the end, draws from generators of its own, and so changes nothing of the run.
+    It draws from generators of its own, and so changes nothing of the run.
 
     Args:
         run: whose set it is.
+        network: as it was named for condensing, so that it takes the form of stage T here.
         dataset: the data.
         tell: called with a sentence.
         how: `device` and `engine`, as for `train.evaluate`.
     """
     labels = torch.arange(dataset.classes).repeat_interleave(run.hyper.ipc)
-    hyper = Training(network=run.hyper.network, augment=usual_augmentation(dataset.name))
+    hyper = Training(network=network, augment=usual_augmentation(dataset.name, network)).resolve()
 
     def look(state: State) -> None:
         images = state.images.flatten(0, 1).float()

@@ -8,7 +8,7 @@ so that on a GPU each part is captured once as a CUDA graph and replayed.
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from .. import engine as engines
@@ -48,6 +48,7 @@ class InnerStep:
         self.first_order = engines.prepare(self.network, engine, hyper.precision)
         sizes = [min(hyper.real_batch, len(dataset.class_indices(c))) for c in range(dataset.classes)]
         self.drawn = [self.labels.new_zeros(n) for n in sizes]  # indices of B^T_c
+        self.estimated_from = [d.clone()[: STATISTICS[hyper.bn]] for d in self.drawn] if has_batch_norm(self.network) else []
         self.batch = {n: self.labels.new_zeros(n) for n in self._batch_sizes()}  # indices into S
         self.lanes = lanes.count(images.device)
         capture = engine == "captured"
@@ -67,13 +68,23 @@ class InnerStep:
         torch._foreach_zero_(self.momenta)
 
     def draw(self, k: int, t: int) -> None:
-        """Line 6: draw the real images of every class."""
+        """Line 6: draw the real images of every class, and those of them that batch norm's statistics are estimated from."""
         for c, kept in enumerate(self.drawn):
             kept.copy_(self.dataset.draw(c, self.hyper.real_batch, generator(self.seed, "real", k, t, c)))
+        for c, kept in enumerate(self.estimated_from):
+            kept.copy_(self._some(c, len(kept), generator(self.seed, "statistics", k, t, c)))
 
-    def real_images(self, c: int, count: int | None = None) -> Float[Tensor, "n c h w"]:
-        """B^T_c, or the first `count` of it, normalised."""
-        return self.dataset.normalise(self.dataset.x_train[self.drawn[c][:count]]).to(self.images.dtype)
+    def _some(self, c: int, count: int, draw: torch.Generator) -> Int64[Tensor, " k"]:
+        """Some of B^T_c at random: the first ones drawn, or, of a class taken whole and so in its own order, a draw of its own."""
+        whole = len(self.drawn[c]) == len(self.dataset.class_indices(c))
+        return self.dataset.draw(c, count, draw) if whole else self.drawn[c][:count]
+
+    def real_images(self, c: int) -> Float[Tensor, "n c h w"]:
+        """B^T_c, normalised."""
+        return self._normalised(self.drawn[c])
+
+    def _normalised(self, indices: Int64[Tensor, " n"]) -> Float[Tensor, "n c h w"]:
+        return self.dataset.normalise(self.dataset.x_train[indices]).to(self.images.dtype)
 
     def update_images(self, rate: float) -> Float[Tensor, ""]:
         """Lines 7-8: match the gradients of every class and move S by ς_S steps at η_S = `rate`; return the last step's loss."""
@@ -88,9 +99,8 @@ class InnerStep:
     def _gradient(self) -> tuple[Float[Tensor, ""], Tensor]:
         """The matching loss summed over this rank's classes, and its derivative by all images (zero for other ranks')."""
         mine = range(self.ranks.rank, self.dataset.classes, self.ranks.count)
-        if has_batch_norm(self.network):
-            count = STATISTICS[self.hyper.bn]
-            set_statistics(self.network.train(), [self.real_images(c, count) for c in range(self.dataset.classes)], self.hyper.bn)
+        if self.estimated_from:
+            set_statistics(self.network.train(), list(map(self._normalised, self.estimated_from)), self.hyper.bn)
         self.network.eval()
         gradient = torch.zeros_like(self.images)
         if self.hyper.batches == "mixed":  # one pair of gradients, which cannot be shared: the first rank matches it
@@ -173,7 +183,7 @@ def set_statistics(network: nn.Module, batches: list[Tensor], mode: str) -> None
 
     Args:
         network: in training mode.
-        batches: real images of each class, up to as many as `STATISTICS` says.
+        batches: real images of each class, drawn at random, up to as many as `STATISTICS` says.
         mode: "true": their statistics; "code": as the authors' code does it, one update at momentum 0.1, so that most of the
             initial mean 0 and variance 1 remains.
     """

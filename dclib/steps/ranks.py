@@ -32,14 +32,14 @@ class Ranks:
     count: int = 1
 
     def add(self, *tensors: Tensor) -> None:
-        """Replace each tensor by its sum over the ranks."""
+        """Replace each tensor by its sum over the ranks; no gradient passes through it."""
         for tensor in tensors if self.count > 1 else ():
-            dist.all_reduce(tensor)
+            dist.all_reduce(tensor.detach())
 
     def copy(self, tensors: Iterable[Tensor]) -> None:
-        """Replace each tensor by that of rank 0, so that rounding cannot drive the ranks apart."""
+        """Replace each tensor by that of rank 0, so that rounding cannot drive the ranks apart; no gradient passes through it."""
         for tensor in tensors if self.count > 1 else ():
-            dist.broadcast(tensor, 0)
+            dist.broadcast(tensor.detach(), 0)
 
     def share(self, thing: Any) -> Any:
         """Return what rank 0 gives: any plain data."""
