@@ -67,7 +67,7 @@ def condense(
 ) -> None:
     """Learn a small set of images (Algorithm 1).
 
-    Stopped in any way, even killed, the same command goes on from OUTPUT.checkpoint to the same images.
+    Stopped in any way, even killed, the same command goes on from OUTPUT.checkpoint to the same images; so does one with another K.
     """
     options = locals() | {"network": Network.parse(network)}
     if image_lr is None:

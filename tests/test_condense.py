@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from dclib import condense, engine, networks, reference
 from dclib.data import generator
 from dclib.errors import DataError, DclibError, FileError, Interrupted, SpecError
-from dclib.spec import Condensation, ConvNet, loops
+from dclib.spec import Condensation, ConvNet, key, loops
 from dclib.steps import checkpoint, inner
 
 THIN = ConvNet(width=4, depth=2)
@@ -285,7 +285,7 @@ def test_stopped_without_a_checkpoint(made):
 
 
 DIFFERENT = [
-    ({"outer_steps": 4}, {}, "run"),
+    ({"image_lr": 0.2}, {}, "run"),
     ({"ipc": 2}, {}, "run"),
     ({}, {"seed": 1}, "seed"),
     ({}, {"engine": "auto"}, "engine"),
@@ -302,6 +302,31 @@ def test_a_checkpoint_of_another_run_is_refused(made, tmp_path, monkeypatch, cha
     with pytest.raises(FileError, match=f"belongs to another run .*{named}"):
         run(made, small(**changes), checkpoint=path, **options)
     assert path.read_bytes() == before
+
+
+def test_a_checkpoint_of_the_same_run_with_another_k_goes_on(made, tmp_path):
+    path, hyper = tmp_path / "run", small(ipc=2, network_epochs=2, outer_steps=4)
+    with pytest.raises(Interrupted, match="stopped after 2 of 4"):
+        run(made, hyper, checkpoint=path, should_stop=stop_after(5))
+    before = path.read_bytes()
+    with pytest.raises(FileError, match=r"2 outer steps behind it, more than K = 1: go on with -K 2 or more .*, or remove it$"):
+        run(made, dataclasses.replace(hyper, outer_steps=1), checkpoint=path)
+    assert path.read_bytes() == before
+    steps, longer = [], dataclasses.replace(hyper, outer_steps=5)
+    found = run(made, longer, checkpoint=path, on_step=lambda s: steps.append(s.k))
+    assert steps == [3, 4, 5]
+    assert torch.equal(found.images, run(made, longer).images)
+
+
+def test_a_checkpoint_as_they_were_written_before_goes_on(made, tmp_path):
+    path, steps = tmp_path / "run", []
+    with pytest.raises(Interrupted):
+        run(made, small(), checkpoint=path, should_stop=stop_after(1))
+    tensors, about = checkpoint.load_tensors(path, {}, set())
+    checkpoint.save_tensors(path, tensors, about | {"run": key(small().resolve())}, {})
+    found = run(made, small(), checkpoint=path, on_step=lambda s: steps.append(s.k))
+    assert steps == [2, 3]
+    assert torch.equal(found.images, run(made, small()).images)
 
 
 def test_a_checkpoint_of_other_data_is_refused(make_dataset, tmp_path):
