@@ -63,7 +63,11 @@ def descent(spec: Any) -> None:
 
 
 def usual_augmentation(dataset: str) -> str:
-    """How the authors' code augments small sets in stage T: those of MNIST alone."""
+    """How the authors' code augments small sets in stage T: those of MNIST alone, and not of the user's own data called so.
+
+    Args:
+        dataset: a known name, or the full path of the user's own data (`Dataset.source`).
+    """
     return "crop+scale+rotate" if dataset == "mnist" else "none"
 
 

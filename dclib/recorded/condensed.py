@@ -92,6 +92,16 @@ class CondensedSet:
         """16 hexadecimal digits of a SHA-256 over images and labels, and over order and rates where there are any."""
         return hashlib.sha256(b"".join(array.tobytes() for array in self._tensors().values())).hexdigest()[:16]
 
+    @property
+    def data_hash(self) -> str:
+        """The hash of the data that it was made from (`Dataset.hash`); empty where that is not known."""
+        return self.about.get("data_hash") or ""
+
+    @property
+    def source(self) -> str:
+        """The name or the full path of the data that it was made from; empty for data made in Python."""
+        return self.about.get("source", self.about.get("dataset") or self.dataset)
+
     def _tensors(self) -> dict[str, np.ndarray]:
         """The arrays as they are written, by name."""
         arrays = {name: getattr(self, name) for name in TENSORS}
@@ -191,7 +201,7 @@ class CondensedSet:
         if not self.order.size or self.order.min() < 0 or self.order.max() >= len(self.labels):
             raise DataError(f"a set's steps see images other than its {len(self.labels)}: number them from 0")
         if not (np.isfinite(self.rates).all() and self.rates.min() > 0):
-            raise DataError("a set's rates are to be positive numbers, and one is not")
+            raise DataError("a set's rates are no positive numbers: give one above 0 for each step")
 
 
 def _array(name: str, given: Any, dtype: type) -> np.ndarray | None:
@@ -225,5 +235,5 @@ def _no_set(path: Path, error: Exception) -> FileError:
     kind = kind_of(path)
     if kind not in ("", SET):
         return FileError(f"{path} is {kind}, not a condensed set: {USES.get(kind, 'name the file of a set')}")
-    why = first_line(error)
-    return FileError(f"{path} is no condensed set, or a damaged one ({why}): name a set's file, or make this one again")
+    why, advice = first_line(error), "name a set's file, or, if this was one, delete it and make it again"
+    return FileError(f"{path} is no condensed set, or a damaged one ({why}): {advice}")

@@ -51,7 +51,7 @@ def early_accuracy(run: MakeSet, dataset: Dataset, tell: Callable[[str], None], 
         how: `device` and `engine`, as for `train.evaluate`.
     """
     labels = torch.arange(dataset.classes).repeat_interleave(run.hyper.ipc)
-    hyper = Training(network=run.hyper.network, augment=usual_augmentation(dataset.name))
+    hyper = Training(network=run.hyper.network, augment=usual_augmentation(dataset.source))
 
     def look(state: State) -> None:
         images = state.images.flatten(0, 1).float()
