@@ -434,6 +434,17 @@ def test_other_data_with_the_same_classes_must_be_meant(call, tmp_path, test):
     refused(call(*test), "pets is not the data", CondensedSet.load("set").data_hash)
 
 
+def test_a_set_of_the_first_versions_knows_its_data_by_name(call, made, tmp_path):
+    assert made.data_hash == ""
+    digits = dclib.load("digits")
+    arrays = {name: getattr(digits, name).numpy() for name in ("x_train", "y_train", "x_test", "y_test")}
+    arrays |= {name: arrays[name][:, 0] for name in ("x_train", "x_test")}
+    np.savez(tmp_path / "same.npz", **arrays)
+    assert call("train", "set", *QUICK)[0] == 0
+    refused(call("train", "set", *QUICK, "--dataset", "same.npz"), "that was digits", "--other-data")
+    assert call("train", "set", *QUICK, "--dataset", "same.npz", "--other-data")[0] == 0
+
+
 def test_a_set_knows_the_part_of_the_data_that_it_was_made_from(tmp_path):
     how = dict(network=Network.parse("MLP:width=4,depth=1"), outer_steps=1, real_batch=4)
     run = MakeSet("digits", hyper=Condensation(**how), held_out=100, image_size=8)

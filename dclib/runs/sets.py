@@ -239,15 +239,19 @@ def check_data(made: CondensedSet, found: data.Dataset, other_data: bool = False
         c = next(c for c, names in enumerate(zip(ours, theirs, strict=True)) if len(set(names)) > 1)
         names = f"class {c} of the set is {ours[c]!r} and that of {found.name} {theirs[c]!r}"
         raise DataError(f"{names}: test a set on data with the same classes in the same order, or make it again")
-    if made.data_hash and not other_data and made.data_hash not in _hashes(found, made.about.get("held_out", 0)):
-        hashes = f"{found.name} is not the data that the set was made from (its hash is {found.hash}, not {made.data_hash})"
-        raise DataError(f"{hashes}: name that data, or say with --other-data (other_data=True) that other data is meant")
+    if not other_data and (why := _other(made, found)):
+        advice = "name that data, or say with --other-data (other_data=True) that other data is meant"
+        raise DataError(f"{found.name} is not the data that the set was made from ({why}): {advice}")
 
 
-def _hashes(found: data.Dataset, held_out: int) -> set[str]:
-    """Of the data, and of what is left of it if so many images are held out, as they were for the set."""
-    rest = [data.hold_out(found, held_out)[0]] if 0 < held_out < len(found.y_train) else []
-    return {one.hash for one in (found, *rest)}
+def _other(made: CondensedSet, found: data.Dataset) -> str:
+    """How it is told that a set was made from other data, or "": by its hash; sets of the first versions have only its name."""
+    if not made.data_hash:
+        known = made.about.get("dataset") and found.source
+        return f"that was {made.source}" if known and spelled(made.source) != found.source else ""
+    held = made.about.get("held_out", 0)
+    rest = [data.hold_out(found, held)[0]] if 0 < held < len(found.y_train) else []
+    return "" if made.data_hash in [one.hash for one in (found, *rest)] else f"its hash is {found.hash}, not {made.data_hash}"
 
 
 def describe(run: MakeSet) -> str:
