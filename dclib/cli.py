@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from .commands import on_records, on_sets
-from .commands.options import Device, Engine, Network_, Precision, Seed, SetFile, examples, option
+from .commands.options import Device, Engine, Network_, OtherData, Precision, Seed, SetFile, examples, option
 from .errors import Interrupted, SpecError
 from .hyper.checks import usual_augmentation
 from .spec import AUGMENTATIONS, DISTANCES, Condensation, MakeSet, Network, Training
@@ -69,7 +69,7 @@ def condense(
 ) -> None:
     """Learn a small set of images (Algorithm 1).
 
-    Stopped in any way, even killed, the same command goes on from OUTPUT.checkpoint to the same images.
+    Stopped in any way, even killed, the same command goes on from OUTPUT.checkpoint to the same images; so does one with another K.
     """
     named = Network.parse(network)
     options = locals() | {"network": named}
@@ -133,6 +133,7 @@ def train(
     network: Network_ = "ConvNet",
     networks: Annotated[int, option("how many are trained, each from its own weights")] = 1,
     dataset: Annotated[str, option("whose test images are classified  [default: the set's own]")] = "",
+    other_data: OtherData = False,
     epochs: Annotated[int, option("E, of 0 … E; 0: 300, or 1000 with augmentation")] = 0,
     lr: Annotated[float, option("learning rate, a tenth of it from half-way on")] = Training.lr,
     momentum: Annotated[float, option("momentum")] = Training.momentum,
@@ -153,15 +154,16 @@ def train(
 
     made = CondensedSet.load(file)
     if augment == "auto":
-        hyper = dataclasses.replace(hyper, augment=usual_augmentation(made.dataset, hyper.network))
-    _train(made, hyper.resolve(), networks=networks, seed=seed, dataset=dataset, device=device, engine=engine)
+        hyper = dataclasses.replace(hyper, augment=usual_augmentation(made.source, hyper.network))
+    how = dict(networks=networks, seed=seed, dataset=dataset, other_data=other_data, device=device, engine=engine)
+    _train(made, hyper.resolve(), **how)
 
 
 def _train(made: Any, hyper: Training, networks: int, **how: Any) -> None:
     from .runs.sets import load_for, train_on_set
     from .support.stopping import stopping
 
-    load_for(made, how["dataset"])  # as in `condense`
+    load_for(made, how["dataset"], how["other_data"])  # as in `condense`
     accuracies: list[float] = []
     try:
         with stopping() as should_stop:
@@ -171,6 +173,7 @@ def _train(made: Any, hyper: Training, networks: int, **how: Any) -> None:
     finally:
         if accuracies:
             print(f"{hyper.network}: {summary(accuracies)}")
+            print(f"augmentation: {hyper.augment}")
 
 
 @app.command()

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from . import engine as engines
 from .data import Dataset, generator
-from .errors import Diverged, Interrupted
+from .errors import Diverged, FileError, Interrupted
 from .hyper.courses import course
 from .spec import Condensation, key
 from .steps import trial
@@ -99,13 +99,14 @@ def condense(
         seed: of all random draws.
         device: "auto", "cpu", "cuda" or "cuda:1".
         engine: "auto", "eager", "compiled" or "captured".
-        checkpoint: a file that keeps the state between outer steps; found there, the run goes on from it.
+        checkpoint: a file that keeps the state between outer steps; found there, the run goes on from it, also from that of the
+            same run with another K, to the same images as without it, unless η_S decays.
         on_step: called after each outer step.
         on_resume: called with the state that a checkpoint held.
         should_stop: asked before each inner step; True saves the state and raises.
         ranks: the processes that share the classes, from `ranks.joined`; the first of them reads and writes the checkpoint.
         on_course: the checkpoint serves all runs that differ in K alone (see `courses`): it keeps the final state, too, and one
-            that is farther than K is not used.
+            that is farther than K is not used, where otherwise it is refused.
 
     Raises:
         Diverged: an image became NaN or infinite.
@@ -117,10 +118,11 @@ def condense(
     h, where = hyper.resolve(), engines.resolve_device(device)
     trial.check(h.network, **dataset.shape)
     chosen = engines.choose(engine, where, work(h, dataset.classes))
-    identity = {"run": course(h) if on_course else key(h), "data": dataset.hash, "seed": seed, "engine": chosen}
+    identity = {"run": course(h), "data": dataset.hash, "seed": seed, "engine": chosen}
+    identity["decay"] = h.outer_steps if h.image_lr_end else None  # no draw depends on K, but a decaying η_S does
     with engines.arithmetic(h.precision, where):
         condenser = Condenser(dataset.to(where), h, seed, chosen, ranks)
-        if _resume(condenser, checkpoint, identity):
+        if _resume(condenser, checkpoint, identity, on_course):
             on_resume(condenser.state)
         state = _to_the_end(condenser, checkpoint, identity, on_step, should_stop)
     if on_course and checkpoint is not None and ranks.rank == 0:
@@ -151,12 +153,16 @@ def _to_the_end(
     return state
 
 
-def _resume(condenser: Condenser, checkpoint: Path | str | None, identity: dict) -> bool:
-    """Take the state from the checkpoint that the first rank finds, if any."""
+def _resume(condenser: Condenser, checkpoint: Path | str | None, identity: dict, on_course: bool) -> bool:
+    """Take the state from the checkpoint that the first rank finds, if any; it may be that of the same run with another K."""
     ranks, state = condenser.ranks, condenser.state
     if ranks.rank == 0 and checkpoint is not None and Path(checkpoint).exists():
-        kept = load_checkpoint(checkpoint, identity, state.images.device)
-        state = condenser.state = kept if kept.k <= condenser.hyper.outer_steps else state
+        also = {"run": key(condenser.hyper)}  # as checkpoints were written before
+        kept, K = load_checkpoint(checkpoint, identity, state.images.device, also), condenser.hyper.outer_steps
+        if kept.k > K and not on_course:
+            done = f"is of this run and has {kept.k} outer steps behind it, more than K = {K}"
+            raise FileError(f"the checkpoint {checkpoint} {done}: go on with -K {kept.k} or more (outer_steps), or remove it")
+        state = condenser.state = kept if kept.k <= K else state
     found = ranks.share((state.k, state.losses, state.seconds))
     state.k, state.losses, state.seconds = found
     ranks.copy([state.images, state.velocity])

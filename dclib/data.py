@@ -44,12 +44,14 @@ class Dataset:
     """A data set with everything needed to draw, normalise and name its images.
 
     Args:
-        name: the data set's name.
+        name: what the data set is called.
         x_train, x_test: uint8 images (N, C, H, W).
         y_train, y_test: int64 labels (N,).
         mean, std: of pixels in [0, 1], per channel.
         class_names: one for each label.
         note: what a table must say beside the name, such as "a stand-in"; else empty.
+        source: the name or the full path that it was loaded by, which tells MNIST from a folder called mnist; empty for data
+            made in Python.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Dataset:
     std: tuple[float, ...]
     class_names: tuple[str, ...]
     note: str = ""
+    source: str = ""
 
     @property
     def channels(self) -> int:
@@ -182,18 +185,20 @@ def load(
         DataError: nothing found, or the data cannot be used.
     """
     _check_request(image_size, channels)
-    if (view := str(name).rpartition("+"))[2] in VIEWS:
-        seen = load(view[0], root=root, image_size=image_size, channels=channels, download=download)
-        return _view(seen, str(name), VIEWS[view[2]])
-    text, folder = str(name), sources.data_root(root)
-    path, known = sources.as_path(name), None
-    if path.suffix == ".npz":
+    source = sources.spelled(name, root)
+    base, _, view = source.rpartition("+")
+    if view in VIEWS:
+        seen = load(base, root=root, image_size=image_size, channels=channels, download=download)
+        return dataclasses.replace(_view(seen, f"{seen.name}+{view}", VIEWS[view]), source=source)
+    path, known = Path(source), None
+    if not path.is_absolute():
+        title, raw, known = source, sources.find(source, sources.data_root(root), download), KNOWN.get(source)
+    elif path.suffix == ".npz":
         title, raw = path.stem, read_npz(path)
-    elif _is_folder(name, folder):
-        title, raw = path.resolve().name, read_folder(path, image_size, channels)
     else:
-        title, raw, known = text, sources.find(text, folder, download), KNOWN.get(text)
-    return assemble(title, raw, image_size or (28 if title == "digits" and known else 0), channels, known)
+        title, raw = path.name, read_folder(path, image_size, channels)
+    found = assemble(title, raw, image_size or (28 if title == "digits" and known else 0), channels, known)
+    return dataclasses.replace(found, source=source)
 
 
 def _check_request(image_size: int, channels: int) -> None:
@@ -201,13 +206,6 @@ def _check_request(image_size: int, channels: int) -> None:
         raise DataError(f"cannot resize images to {image_size!r} pixels: give a whole number, 0 to leave them as they are")
     if channels not in (0, 1, 3):
         raise DataError(f"cannot turn images into {channels!r} channels: give 1 for grey, 3 for RGB, 0 to leave them")
-
-
-def _is_folder(name: str | os.PathLike, root: Path) -> bool:
-    """Tell a path from a name: a name has no separator, and one in `KNOWN` or in the data root goes before a folder."""
-    if not isinstance(name, str) or os.sep in name:
-        return True
-    return bool(name) and name not in KNOWN and not (root / f"{name}.npz").is_file() and Path(name).is_dir()
 
 
 def assemble(name: str, raw: Raw, side: int, channels: int, known: Known | None) -> Dataset:

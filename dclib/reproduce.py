@@ -8,13 +8,14 @@ papermill only warns of a parameter that no cell declares; here every name and e
 import inspect
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from . import experiments, studies
 from .errors import SpecError, one_of
 from .experiments import AXES
 from .images.pixels import VIEWS
-from .images.sources import KNOWN, as_path, data_root, spelled
+from .images.sources import all_names, data_root, own_place, spelled
 from .pages.sentences import AXIS_NAMES
 from .recorded import studied
 from .recorded.outcomes import DASH, Outcome, look_up, title
@@ -70,6 +71,7 @@ def reproduce(
     check(preset, recompute, device, narrow["dataset"] or ())
     narrow["dataset"] = in_full(narrow["dataset"])
     outcomes = look_up(name, preset, **narrow)  # before torch is loaded, so that every wrong name is told at once
+    check_records(narrow["dataset"], Store())
     if preset == "best":
         return outcomes
     cells = experiments.find(name).cells(experiments.find_preset(preset), **narrow)
@@ -121,6 +123,7 @@ def reproduce_study(
         narrow["datasets"] = in_full(narrow["datasets"])
     look = studied.learned if name == "continual" else studied.searched
     found = look(preset, **narrow)  # before torch is loaded, so that every wrong name is told at once
+    check_records(narrow.get("datasets"), Store())
     if preset == "best":
         return found
     cells = study.cells(experiments.find_preset(preset), **narrow)
@@ -180,11 +183,10 @@ def check_dataset(name: Given) -> None:
     Raises:
         SpecError: lists those there are.
     """
-    known = [*KNOWN, *sorted(path.stem for path in data_root().glob("*.npz") if path.stem not in KNOWN)]
     if (view := str(name).rpartition("+"))[2] in VIEWS:
         return check_dataset(view[0])
-    path = as_path(str(name))
-    if name in known or path.is_dir() or (path.suffix == ".npz" and path.is_file()):
+    known, place = all_names(data_root()), Path(spelled(str(name)))
+    if str(place) in known or (place.is_absolute() and (place.is_dir() or (place.suffix == ".npz" and place.is_file()))):
         return None
     try:
         one_of("data set", name, known)
@@ -195,6 +197,22 @@ def check_dataset(name: Given) -> None:
 def in_full(datasets: Sequence[Given] | None) -> list[str] | None:
     """The data sets' names, and paths in full, so that they mean the same in any folder; None stays None."""
     return None if datasets is None else [spelled(str(name)) for name in datasets]
+
+
+def check_records(datasets: Sequence[str] | None, store: Store) -> None:
+    """Refuse to show or to add to records of the user's own data that has changed since; known data is not asked for.
+
+    Args:
+        datasets: as `in_full` gives them.
+        store: where the records are.
+
+    Raises:
+        DataError: names the data.
+    """
+    if own := [name for name in datasets or () if own_place(name)]:
+        from .runs.unchanged import check_recorded
+
+        check_recorded(own, store)
 
 
 def as_list(value: Given) -> list | None:

@@ -21,6 +21,7 @@ from .runs.cluster import check_request, connected
 from .runs.jobs import Answer, Board, Doable, Job, answer, needed
 from .runs.runner import Runner
 from .runs.sets import load
+from .runs.unchanged import check_recorded
 from .spec import TrainNetworks, full
 from .studies import Case
 from .support.files import check_writable
@@ -196,6 +197,7 @@ def compute(
         raise SpecError(f"torchrun has started {launched()} processes for the same runs: use workers={launched()} instead")
     for name in sorted({name for cell in cells for name in cell.datasets}) if cluster is None else ():
         load(name, 0, 0)
+    check_recorded({name for cell in cells for name in cell.datasets}, store)
     end = None if seconds is None else time.monotonic() + seconds
     try:
         with stopping(seconds) as should_stop:

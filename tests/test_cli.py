@@ -16,9 +16,10 @@ from PIL import Image
 from typer.main import get_command
 
 import dclib
-from dclib import experiments, studies
+from dclib import experiments, reproduce, studies
 from dclib.cli import app, main
 from dclib.errors import DataError, FileError, Interrupted, SpecError
+from dclib.hyper.checks import usual_augmentation
 from dclib.results import CondensedSet, Store
 from dclib.runs import kept, sets
 from dclib.spec import Condensation, MakeSet, Network, Training
@@ -303,7 +304,7 @@ def test_condense_then_train_then_show(call, tmp_path):
 
     status, out, err = call("train", path, "--network", "LeNet", "--networks", "2", "--epochs", "3")
     assert status == 0
-    assert re.fullmatch(r"LeNet: \d+\.\d\d ± \d+\.\d\d % \(\d+\.\d\d, \d+\.\d\d\)\n", out)
+    assert re.fullmatch(r"LeNet: \d+\.\d\d ± \d+\.\d\d % \(\d+\.\d\d, \d+\.\d\d\)\naugmentation: none\n", out)
     assert "training LeNet" in err
 
     assert call("show", path)[:2] == (0, f"{path.with_suffix('.png')}\n")
@@ -361,7 +362,6 @@ def test_own_data_is_found_again_from_any_folder(call, tmp_path, monkeypatch):
     assert call("train", "../set", "--network", "MLP:width=4", "--epochs", "1")[0] == 0
     refused(call("train", "../set", "--dataset", "digits"), "2 classes", "10")
     np.savez(tmp_path / "mine.npz", **{name: a[::-1] if name == "x_train" else a for name, a in own_data().items()})
-    sets.load.cache_clear()
     monkeypatch.chdir(tmp_path)
     refused(call("condense", "mine.npz", *options), "another run")
 
@@ -380,8 +380,127 @@ def test_a_folder_of_images(call, tmp_path):
     assert call("train", "set", "--network", "MLP:width=4", "--epochs", "1")[0] == 0
     bad = tmp_path / "pictures" / "train" / "cats" / "0.png"
     bad.write_bytes(bad.read_bytes()[:50])
-    sets.load.cache_clear()
     refused(call("condense", "pictures", *options, "-o", "set2"), "0.png")
+
+
+# --- a set and the data it is tested on
+
+
+QUICK = ("--network", "MLP:width=4,depth=1", "--epochs", "1", "--engine", "eager")
+MAKE = ("--network", "MLP:width=4,depth=1", "-K", "1", "--real-batch", "4", "--engine", "eager")
+
+
+def write_folder(folder, classes=("cat", "dog"), seed=0):
+    """Six training images of each class and two to test on, at random; the classes' images are apart."""
+    rng = np.random.default_rng(seed)
+    for split, count in (("train", 6), ("test", 2)):
+        for c, name in enumerate(classes):
+            (folder / split / name).mkdir(parents=True)
+            for i in range(count):
+                pixels = rng.integers(120 * c, 120 * c + 60, (8, 8), dtype=np.uint8)
+                Image.fromarray(pixels).save(folder / split / name / f"{i}.png")
+
+
+def rename(folder, old, new):
+    for split in ("train", "test"):
+        (folder / split / old).rename(folder / split / new)
+
+
+@pytest.mark.parametrize("test", [("train", "set", *QUICK), ("export", "set", "--to", "npz")], ids=lambda test: test[0])
+def test_a_set_is_not_tested_where_its_labels_mean_something_else(call, tmp_path, test):
+    write_folder(tmp_path / "pets")
+    assert call("condense", "pets", *MAKE, "-o", "set")[0] == 0
+    assert call(*test)[0] == 0
+    rename(tmp_path / "pets", "cat", "zcat")  # now dogs come first
+    for options in ((), ("--dataset", "pets"), ("--other-data",)):
+        refused(call(*test, *options), "class 0", "'cat'", "'dog'")
+    rename(tmp_path / "pets", "zcat", "cot")  # the same order
+    refused(call(*test), "class 0", "'cat'", "'cot'")
+    rename(tmp_path / "pets", "cot", "cat")
+    assert call(*test)[0] == 0
+
+
+@pytest.mark.parametrize("test", [("train", "set", *QUICK), ("export", "set", "--to", "npz")], ids=lambda test: test[0])
+def test_other_data_with_the_same_classes_must_be_meant(call, tmp_path, test):
+    write_folder(tmp_path / "pets")
+    write_folder(tmp_path / "more", seed=1)
+    write_folder(tmp_path / "wild", classes=("ape", "dog"))
+    assert call("condense", "pets", *MAKE, "-o", "set")[0] == 0
+    refused(call(*test, "--dataset", "more"), "more is not the data", "--other-data")
+    assert call(*test, "--dataset", "more", "--other-data")[0] == 0
+    refused(call(*test, "--dataset", "wild", "--other-data"), "class 0", "'cat'", "'ape'")
+    refused(call(*test, "--dataset", "digits", "--other-data"), "2 classes", "10")
+    (tmp_path / "pets" / "train" / "cat" / "0.png").unlink()  # the set's own data has changed
+    refused(call(*test), "pets is not the data", CondensedSet.load("set").data_hash)
+
+
+def test_a_set_of_the_first_versions_knows_its_data_by_name(call, made, tmp_path):
+    assert made.data_hash == ""
+    digits = dclib.load("digits")
+    arrays = {name: getattr(digits, name).numpy() for name in ("x_train", "y_train", "x_test", "y_test")}
+    arrays |= {name: arrays[name][:, 0] for name in ("x_train", "x_test")}
+    np.savez(tmp_path / "same.npz", **arrays)
+    assert call("train", "set", *QUICK)[0] == 0
+    refused(call("train", "set", *QUICK, "--dataset", "same.npz"), "that was digits", "--other-data")
+    assert call("train", "set", *QUICK, "--dataset", "same.npz", "--other-data")[0] == 0
+
+
+def test_a_set_knows_the_part_of_the_data_that_it_was_made_from(tmp_path):
+    how = dict(network=Network.parse("MLP:width=4,depth=1"), outer_steps=1, real_batch=4)
+    run = MakeSet("digits", hyper=Condensation(**how), held_out=100, image_size=8)
+    small = dclib.condense_set(run, device="cpu", engine="eager")
+    assert small.data_hash != dclib.load("digits", image_size=8).hash
+    assert sets.load_for(small).hash == dclib.load("digits", image_size=8).hash
+    with pytest.raises(DataError, match="is not the data"):
+        sets.load_for(dataclasses.replace(small, about={**small.about, "held_out": 50}))
+
+
+def test_a_set_of_data_made_in_python_is_tested_on_that(tmp_path):
+    digits = dclib.load("digits", image_size=8)
+    parts = (digits.x_train[::2], digits.y_train[::2]), (digits.x_test, digits.y_test)
+    pairs = ([(x[0].numpy(), int(y)) for x, y in zip(*part, strict=True)] for part in parts)
+    own = dclib.from_torchvision(*pairs, name="mnist")
+    run = MakeSet("mnist", hyper=Condensation(network=Network.parse("MLP:width=4,depth=1"), outer_steps=1, real_batch=4))
+    small = dclib.condense_set(run, dataset=own, device="cpu", engine="eager")
+    hyper = Training(network=run.hyper.network, epochs=1)
+    assert len(dclib.train_on_set(small, hyper, dataset=own)) == 1
+    with pytest.raises(DataError, match="digits is not the data"):
+        dclib.train_on_set(small, hyper, dataset=digits)
+    assert len(dclib.train_on_set(small, hyper, dataset=digits, other_data=True)) == 1
+    with pytest.raises(DataError, match="made from data given in Python"):
+        dclib.train_on_set(small, hyper)
+    small.save(tmp_path / "set")
+    assert usual_augmentation(CondensedSet.load(tmp_path / "set").source) == "none"
+
+
+def test_a_folder_called_mnist_is_the_users_own(call, tmp_path):
+    """What is decided for MNIST, as its augmentation, is not decided for a folder of that name."""
+    write_folder(tmp_path / "mnist")
+    assert call("condense", "./mnist", *MAKE, "-o", "set", "--evaluate-every", "1")[0] == 0
+    small = CondensedSet.load("set")
+    assert (small.dataset, small.source, small.about["dataset"]) == ("mnist", *[str(tmp_path / "mnist")] * 2)
+    status, out, _ = call("train", "set", *QUICK)
+    assert (status, out.splitlines()[1:]) == (0, ["augmentation: none"])
+    small = dataclasses.replace(small, about={k: v for k, v in small.about.items() if k != "source"})  # as made before
+    small.save("set")
+    assert call("train", "set", *QUICK)[1] == out
+
+
+def test_a_path_means_the_same_wherever_the_command_is_given(call, tmp_path, monkeypatch):
+    """Also where the data root has data of that name."""
+    (tmp_path / "data").mkdir()
+    np.savez(tmp_path / "data" / "pets.npz", **own_data())
+    write_folder(tmp_path / "pets")
+    assert call("condense", "./pets", *MAKE, "-o", "set")[0] == 0
+    assert call("select", "./pets", "--method", "random", "-o", "chosen")[0] == 0
+    run = MakeSet("./pets", hyper=Condensation(network=Network.parse("MLP:width=4,depth=1"), outer_steps=1, real_batch=4))
+    dclib.condense_set(run, device="cpu", engine="eager").save("made")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for name in ("set", "chosen", "made"):
+        small = CondensedSet.load(f"../{name}")
+        assert small.about["dataset"] == small.source == str(tmp_path / "pets")
+        assert call("train", f"../{name}", *QUICK)[0] == 0
 
 
 def test_a_set_is_tested_with_its_own_normalisation(made):
@@ -400,7 +519,7 @@ def test_augmentation_is_the_papers_unless_named(call, made, monkeypatch):
     call("train", "set", "--augment", "flip", "--epochs", "5")
     call("train", "set", "--network", "ConvNet:norm=batch")
     call("train", "set", "--network", "AlexCifarNet")
-    dataclasses.replace(made, dataset="mnist").save("set")
+    dataclasses.replace(made, dataset="mnist", about={"dataset": "mnist"}).save("set")
     call("train", "set")
     call("train", "set", "--network", "ConvNet:norm=batch")
     expected = [("none", 300), ("flip", 5), ("crop+noise", 1000), ("crop+scale+rotate", 1000)]
@@ -451,6 +570,27 @@ def test_train_repeats_what_a_run_recorded(call, tiny_preset, tmp_path):
     out = call("train", store.find_set(run.set.key), "--network", "LeNet", "--networks", "2", "--epochs", "3")[1]
     recorded = store.accuracies(run.key)
     assert f"({recorded[0]:.2f}, {recorded[1]:.2f})" in out
+
+
+def test_records_of_own_data_are_shown_only_as_long_as_it_is_the_same(call, tiny_preset, tmp_path):
+    write_folder(tmp_path / "pets")
+    tested = "MLP:width=4,depth=1"
+    request = ("run", "cross_arch", "--datasets", "pets", "--networks", "random", "--test-networks", tested)
+    status, out, _ = call(*request)
+    assert status == 0
+    assert call(*request)[:2] == (0, out)
+    picture = tmp_path / "pets" / "test" / "cat" / "0.png"
+    before = picture.read_bytes()
+    Image.fromarray(np.full((8, 8), 255, np.uint8)).save(picture)
+    refused(call(*request), "pets", "has changed since")
+    with pytest.raises(DataError, match="pets has changed since"):
+        reproduce.reproduce("cross_arch", preset="smoke", datasets=["pets"], networks=["random"], test_networks=[tested])
+    with pytest.raises(DataError, match="pets has changed since"):
+        reproduce.reproduce("cross_arch", preset="best", datasets="./pets", networks="random")
+    refused(call(*request, "--ipc", "2"), "has changed since")
+    assert not (tmp_path / "results" / "smoke" / "checkpoints").exists()
+    picture.write_bytes(before)
+    assert call(*request)[:2] == (0, out)
 
 
 def test_run_stops_when_time_is_up(call, tiny_preset, monkeypatch):

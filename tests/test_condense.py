@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from dclib import condense, engine, networks, reference
 from dclib.data import generator
 from dclib.errors import DataError, DclibError, FileError, Interrupted, SpecError
-from dclib.spec import Condensation, ConvNet
+from dclib.spec import Condensation, ConvNet, key
 from dclib.steps import checkpoint, inner
 
 THIN = ConvNet(width=4, depth=2)
@@ -317,7 +317,7 @@ def test_stopped_without_a_checkpoint(made):
 
 
 DIFFERENT = [
-    ({"outer_steps": 4}, {}, "run"),
+    ({"image_lr": 0.2}, {}, "run"),
     ({"ipc": 2}, {}, "run"),
     ({}, {"seed": 1}, "seed"),
     ({}, {"engine": "auto"}, "engine"),
@@ -334,6 +334,31 @@ def test_a_checkpoint_of_another_run_is_refused(made, tmp_path, monkeypatch, cha
     with pytest.raises(FileError, match=f"belongs to another run .*{named}"):
         run(made, small(**changes), checkpoint=path, **options)
     assert path.read_bytes() == before
+
+
+def test_a_checkpoint_of_the_same_run_with_another_k_goes_on(made, tmp_path):
+    path, hyper = tmp_path / "run", small(ipc=2, network_epochs=2, outer_steps=4)
+    with pytest.raises(Interrupted, match="stopped after 2 of 4"):
+        run(made, hyper, checkpoint=path, should_stop=stop_after(5))
+    before = path.read_bytes()
+    with pytest.raises(FileError, match=r"2 outer steps behind it, more than K = 1: go on with -K 2 or more .*, or remove it$"):
+        run(made, dataclasses.replace(hyper, outer_steps=1), checkpoint=path)
+    assert path.read_bytes() == before
+    steps, longer = [], dataclasses.replace(hyper, outer_steps=5)
+    found = run(made, longer, checkpoint=path, on_step=lambda s: steps.append(s.k))
+    assert steps == [3, 4, 5]
+    assert torch.equal(found.images, run(made, longer).images)
+
+
+def test_a_checkpoint_as_they_were_written_before_goes_on(made, tmp_path):
+    path, steps = tmp_path / "run", []
+    with pytest.raises(Interrupted):
+        run(made, small(), checkpoint=path, should_stop=stop_after(1))
+    tensors, about = checkpoint.load_tensors(path, {}, set())
+    checkpoint.save_tensors(path, tensors, about | {"run": key(small().resolve())}, {})
+    found = run(made, small(), checkpoint=path, on_step=lambda s: steps.append(s.k))
+    assert steps == [2, 3]
+    assert torch.equal(found.images, run(made, small()).images)
 
 
 def test_a_checkpoint_of_other_data_is_refused(make_dataset, tmp_path):
@@ -385,7 +410,7 @@ def test_stopped_in_the_middle_of_the_decay_a_run_goes_on_to_the_identical_image
 def test_with_a_decaying_rate_a_run_of_another_number_of_steps_is_another_run(made, tmp_path, on_course):
     hyper = small(image_lr_end=0.01)
     run(made, hyper, checkpoint=tmp_path / "state", on_course=True)
-    with pytest.raises(FileError, match="belongs to another run"):
+    with pytest.raises(FileError, match=r"η_S decays over K = 3 outer steps: go on with -K 3"):
         run(made, dataclasses.replace(hyper, outer_steps=9), checkpoint=tmp_path / "state", on_course=on_course)
 
 

@@ -14,6 +14,7 @@ import struct
 import urllib.error
 import urllib.request
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -683,6 +684,28 @@ def test_folder_by_name_in_the_working_directory(tmp_path, monkeypatch, root):
     assert load("pets").name == load("./pets").name == "pets"
     saved(root / "pets.npz", **made(4))
     assert load("pets").classes == 4  # a name in the data root goes first
+
+
+def test_a_path_is_told_from_a_name_once(tmp_path, monkeypatch, root):
+    """The data's source is a name, or a path that means the same in any folder, whatever lies in the data root."""
+    lay_folder(tmp_path / "pets")
+    lay_folder(tmp_path / "mnist")
+    saved(tmp_path / "mine.npz", **made(3))
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine.npz", "./mine.npz", Path("mine.npz"), tmp_path / "mine.npz", f"../{tmp_path.name}/mine.npz"):
+        assert load(name).source == sources.spelled(name) == str(tmp_path / "mine.npz")
+    assert load("pets").source == load("./pets").source == str(tmp_path / "pets")
+    for name in ("pets", "mnist"):
+        saved(root / f"{name}.npz", **made(10))
+        assert load(name).source == name
+        for path in (f"./{name}", Path(name)):
+            found = load(path)
+            assert (found.source, found.class_names) == (str(tmp_path / name), ("cat", "dog"))
+    assert load("./pets+turned").source == f"{tmp_path / 'pets'}+turned"
+    assert load("./pets+turned").name == "pets+turned"
+    assert load("digits+turned").source == "digits+turned"
+    assert sources.spelled("nowhere") == "nowhere"
+    assert sources.spelled("./nowhere") == str(tmp_path / "nowhere")
 
 
 def test_folder_of_grey_and_colour_is_rgb(tmp_path):

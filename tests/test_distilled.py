@@ -6,14 +6,16 @@ import warnings
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import torch
 import torch.nn.functional as F
+from safetensors import safe_open
 
 from dclib import distill, experiments, networks, run, train
 from dclib.data import generator
 from dclib.declared import dd
 from dclib.declared.cells import Cell
-from dclib.errors import FileError, Interrupted, SpecError
+from dclib.errors import DataError, FileError, Interrupted, SpecError
 from dclib.experiments import CPU, DISTILLATION, PAPER, SMOKE
 from dclib.hyper.baselines import CIFAR10, Distillation
 from dclib.recorded.outcomes import Outcome
@@ -62,7 +64,14 @@ BAD = {
 
 @pytest.mark.parametrize("sentence", BAD)
 def test_steps_that_cannot_be_are_refused(runner, tmp_path, sentence):
-    dataclasses.replace(runner.make_set(SET), **BAD[sentence]).save(tmp_path / "bad")
+    made, bad = runner.make_set(SET), BAD[sentence]
+    with pytest.raises(DataError, match=sentence):
+        dataclasses.replace(made, **bad)
+    made.save(tmp_path / "bad")
+    tensors = safetensors.numpy.load_file(tmp_path / "bad") | bad
+    with safe_open(tmp_path / "bad", "np") as file:
+        about = {"dclib": file.metadata()["dclib"]}
+    (tmp_path / "bad").write_bytes(safetensors.numpy.save({n: a for n, a in tensors.items() if a is not None}, about))
     with pytest.raises(FileError, match=sentence):
         CondensedSet.load(tmp_path / "bad")
 

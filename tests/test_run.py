@@ -15,11 +15,12 @@ from dclib import whole as wholes
 from dclib.data import generator
 from dclib.errors import DataError, Diverged, Interrupted, SpecError
 from dclib.experiments import Cell, Preset
+from dclib.hyper.applications import LearnTasks, Rehearsal, TrainCandidate
 from dclib.hyper.baselines import GanTraining
 from dclib.recorded.records import in_words
 from dclib.results import CondensedSet, Store
 from dclib.runs import runner as doing
-from dclib.runs import sets
+from dclib.runs import sets, unchanged
 from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, WholeTraining, derive, full
 
 THIN = ConvNet(width=4, depth=2)
@@ -362,13 +363,72 @@ def test_a_set_of_other_data_is_not_taken(tmp_path):
         draw, y = np.random.default_rng(seed), np.repeat(np.arange(3), 10)
         x = draw.integers(0, 256, (30, 8, 8), dtype=np.uint8)
         np.savez(path, x_train=x, y_train=y, x_test=x, y_test=y)
-        sets.load.cache_clear()
         return run.Runner(Store(tmp_path / "results"), "smoke", device="cpu", engine="eager")
 
     own = dataclasses.replace(RUN, set=dataclasses.replace(SET, dataset=str(path)))
     runner_on(0).train_networks(own)
     with pytest.raises(DataError, match="has changed since"):
         runner_on(1).train_networks(dataclasses.replace(own, networks=3))
+
+
+def save_own(path, seed):
+    draw, y = np.random.default_rng(seed), np.repeat(np.arange(3), 10)
+    x = draw.integers(0, 256, (30, 8, 8), dtype=np.uint8)
+    np.savez(path, x_train=x, y_train=y, x_test=x, y_test=y)
+
+
+def test_own_data_that_has_changed_is_loaded_again(tmp_path):
+    path = str(tmp_path / "own.npz")
+    save_own(path, 0)
+    first, parts = sets.load(path), sets.load_parts(path, 5)
+    assert sets.load(path) is first
+    assert sets.load_parts(path, 5) is parts
+    save_own(path, 1)
+    assert sets.load(path).hash != first.hash
+    assert sets.load_parts(path, 5)[0].hash != parts[0].hash
+
+
+def record_of(run, data_hash):
+    return {"key": run.key, "kind": type(run).__name__, "run": full(run), "accuracies": {"0": 50.0}, "data_hash": data_hash}
+
+
+def test_records_of_any_kind_are_those_of_the_data_that_is_here(tmp_path):
+    """Of tasks, of the part that nothing was held out of, of another size: each is asked for as its run saw the data."""
+    path, store = str(tmp_path / "own.npz"), Store(tmp_path / "results")
+    save_own(path, 0)
+    tasks = LearnTasks((path, f"{path}+inverted"), Rehearsal(memory="random"), image_size=12)
+    store.add("smoke", record_of(tasks, unchanged.data_hash([sets.load(task, 12, 3) for task in tasks.tasks])))
+    store.add("smoke", record_of(TrainCandidate(path, THIN, held_out=5), sets.load_parts(path, 5)[0].hash))
+    store.add("smoke", record_of(WholeTraining(path, THIN, image_size=9), sets.load(path, 9).hash))
+    store.add("smoke", record_of(WholeTraining("mnist", THIN), "which is not asked for"))
+    for name in (path, f"{path}+inverted", "mnist", str(tmp_path / "nowhere.npz")):
+        unchanged.check_recorded([name], store)
+    save_own(path, 1)
+    unchanged.check_recorded(["mnist", "digits"], store)
+    for name, records in ((path, store.records), (f"{path}+inverted", {tasks.key: store.records[tasks.key]})):
+        store.records = records
+        with pytest.raises(DataError, match=r"own.npz.* has changed since"):
+            unchanged.check_recorded(["digits", name], store)
+
+
+def test_nothing_is_added_to_records_of_other_data(tmp_path):
+    path, store = str(tmp_path / "own.npz"), Store(tmp_path / "results")
+    save_own(path, 0)
+    first, second = (Cell(path, ipc, "random", "ConvNet", PRESET, 1, 1) for ipc in (1, 2))
+    assert run.compute([first], store, "smoke", device="cpu", engine="eager") == []
+    save_own(path, 1)
+    for cell in (first, second):
+        with pytest.raises(DataError, match="has changed since"):
+            run.compute([cell], store, "smoke", device="cpu", engine="eager")
+    assert store.incomplete([first, second]) == [second]
+
+
+def test_a_set_of_other_classes_is_not_trained_on(runner, dataset):
+    runner.make_set(SET)
+    path = runner.store.find_set(SET.key)
+    dataclasses.replace(CondensedSet.load(path), class_names=("b", "a", "c")).save(path)
+    with pytest.raises(DataError, match="class 0 of the set is 'b' and that of made 'a'"):
+        runner.train_networks(RUN)
 
 
 def test_a_set_of_nan_is_neither_kept_nor_recorded(runner):

@@ -45,7 +45,7 @@ def run(
     """Compute what is missing of a table, record and print it."""
     from .. import experiments, report, studies
     from ..recorded.outcomes import look_up, varying
-    from ..reproduce import check
+    from ..reproduce import check, check_records
     from ..results import Store
     from ..runs.cluster import check_request
 
@@ -61,6 +61,7 @@ def run(
     else:
         _refuse(experiment, {name: applied[name] for name in ("memories", "space")})
         cells = experiments.find(experiment).cells(budget, **narrow)
+    check_records(narrow["dataset"], store)
     if left := store.incomplete(cells):
         from ..run import compute
 

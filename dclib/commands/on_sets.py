@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import DataError, one_of
-from .options import Device, Engine, Network_, Seed, SetFile, examples, option
+from .options import Device, Engine, Network_, OtherData, Seed, SetFile, examples, option
 
 SELECT_EXAMPLES = examples(
     "dclib select mnist --method herding --ipc 10 -o set.safetensors",
@@ -61,6 +61,7 @@ def export(
     output: Annotated[Path | None, option("the file or the folder  [default: SET.npz, or SET]", "--output", "-o")] = None,
     test: Annotated[bool | None, option("with test images, so that dclib can read it  [default: npz]")] = None,
     dataset: Annotated[str, option("whose test images  [default: the set's own]")] = "",
+    other_data: OtherData = False,
 ) -> None:
     """Write a set for other programs: an .npz, or PNG files.
 
@@ -74,7 +75,7 @@ def export(
     output = output or (file.with_suffix(".npz") if to == "npz" else file.with_suffix(""))
     check_apart(file, output)
     made = CondensedSet.load(file)
-    tested = _test_images(made, dataset) if (to == "npz" if test is None else test) else None
+    tested = _test_images(made, dataset, other_data) if (to == "npz" if test is None else test) else None
     (forms.to_npz if to == "npz" else forms.to_png)(made, output, tested)
     print(f"{output} is made ({len(made.labels)} images{f', {len(tested.y)} test images' if tested else ''})")
     if share := forms.clamped(made):
@@ -82,12 +83,12 @@ def export(
         print(f"{share:.1f} % of the values lie outside of the data's colours and are clamped{exact}")
 
 
-def _test_images(made: Any, dataset: str) -> Any:
+def _test_images(made: Any, dataset: str, other_data: bool) -> Any:
     from ..recorded.export import Tested
     from ..runs.sets import load_for
 
     try:
-        found = load_for(made, dataset)
+        found = load_for(made, dataset, other_data)
     except DataError as error:
         raise DataError(f"{error}; or leave the test images out with --no-test") from None
     x = found.x_test.permute(0, 2, 3, 1).numpy()

@@ -24,6 +24,7 @@ Device = Annotated[str, option("auto, cpu, cuda or cuda:1")]
 Engine = Annotated[str, option("auto, eager, compiled or captured (CUDA graphs): how it is computed, not what")]
 Precision = Annotated[str, option("float32 or float64; in first-order passes also bfloat16 and, on a GPU, tf32")]
 SetFile = Annotated[Path, typer.Argument(metavar="SET", help="a set's file, made by `dclib condense`")]
+OtherData = Annotated[bool, option("the set was made from other data with the same classes, and that is meant", "--other-data")]
 Preset_ = Annotated[str, option("smoke, cpu or paper: how much is spent")]
 RESULTS = "the folder of the records  [default: $DCLIB_RESULTS; else results/, and for smoke _build/smoke/]"
 Results = Annotated[Path | None, option(RESULTS, "--results")]

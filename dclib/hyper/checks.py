@@ -69,6 +69,10 @@ def usual_augmentation(dataset: str, network: Network) -> str:
     As in the authors' code a ConvNet with batch norm gets crops and noise on any data, every other network on MNIST crop, scale
     and rotation. AlexCifarNet, which only Table 3 trains, gets the latter on any data: the paper augments CIFAR10 there as well
     and does not say how.
+
+    Args:
+        dataset: a known name, or the full path of the user's own data (`Dataset.source`), which is not MNIST whatever it is called.
+        network: the one that is trained.
     """
     if network.family == "ConvNet" and ("norm", "batch") in network.options:
         return "crop+noise"

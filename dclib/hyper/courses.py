@@ -10,17 +10,14 @@ from ..spec import Condensation, MakeSet, key
 
 
 def course(hyper: Condensation) -> str:
-    """The key that hyper-parameters on one trajectory share."""
-    return key(_without_steps(hyper))
+    """The key that hyper-parameters which differ only in K share."""
+    return key(dataclasses.replace(hyper, outer_steps=1))
 
 
 def course_of(run: MakeSet) -> str:
     """The name of a set's trajectory, under which its state is kept."""
-    return "course-" + dataclasses.replace(run, hyper=_without_steps(run.hyper)).key
-
-
-def _without_steps(hyper: Condensation) -> Condensation:
-    return hyper if hyper.image_lr_end else dataclasses.replace(hyper, outer_steps=1)
+    hyper = run.hyper if run.hyper.image_lr_end else dataclasses.replace(run.hyper, outer_steps=1)
+    return "course-" + dataclasses.replace(run, hyper=hyper).key
 
 
 def shared(runs: Iterable[MakeSet]) -> dict[str, int]:

@@ -4,6 +4,7 @@
 files, Debian's, then torchvision's download. Nothing here imports torch before a data set must come from torchvision.
 """
 
+import hashlib
 import os
 import re
 import socket
@@ -93,18 +94,61 @@ def data_root(root: str | os.PathLike | None = None) -> Path:
 def available(root: str | os.PathLike | None = None) -> list[Available]:
     """List every data set that `find` can be asked for, with the place where it would be found."""
     folder = data_root(root)
-    own = sorted(path.stem for path in folder.glob("*.npz") if path.stem not in KNOWN)
-    return [_available(name, folder) for name in (*KNOWN, *own)]
+    return [_available(name, folder) for name in all_names(folder)]
 
 
-def spelled(name: str) -> str:
-    """A data set's name as it is; a path in full, so that a set made from it can be tested from any folder."""
-    base, plus, view = name.rpartition("+")
+def spelled(name: str | os.PathLike, root: str | os.PathLike | None = None) -> str:
+    """Tell a data set's name from a path, once: a name stays as it is, a path is given in full and means the same in any folder.
+
+    What has a separator, as `./mnist`, ends in .npz or is no text is a path. A name in `KNOWN` or in the data root goes before a
+    folder of the working directory.
+
+    Raises:
+        DataError: no file can be called so.
+    """
+    base, plus, view = str(name).rpartition("+")
     if view in VIEWS:
-        return spelled(base) + plus + view
-    path = as_path(name)
-    named = name in KNOWN or (data_root() / f"{name}.npz").is_file()
-    return name if named or not path.exists() else str(path.resolve())
+        return spelled(base if isinstance(name, str) else Path(base), root) + plus + view
+    path, text = as_path(name), str(name)
+    bare = isinstance(name, str) and os.sep not in text and path.suffix != ".npz"
+    if bare and (not text or text in KNOWN or (data_root(root) / f"{text}.npz").is_file() or not path.is_dir()):
+        return text
+    return os.path.abspath(path)
+
+
+def own_place(name: str) -> Path | None:
+    """Where the user's own data of that name, as `spelled` gives it, lies on this machine; None if it is not here, or is known."""
+    name = _seen(name)
+    return _place(name) if name not in KNOWN and _place(name).exists() else None
+
+
+def stamp(name: str) -> str:
+    """What is another as soon as a user's file or folder of that name changes: a hash of its files' sizes and times."""
+    place = _place(_seen(name))
+    try:
+        if not place.exists():  # data that is known, and not from an .npz
+            return str(place)
+        files = sorted(path for split in ("train", "test") for path in (place / split).rglob("*")) if place.is_dir() else [place]
+        states = [(str(path), state.st_size, state.st_mtime_ns) for path, state in zip(files, map(os.stat, files), strict=True)]
+    except OSError:  # whoever loads it says why
+        return ""
+    return hashlib.sha256(repr(states).encode()).hexdigest()
+
+
+def _seen(name: str) -> str:
+    """The data whose view a name may be."""
+    base, _, view = name.rpartition("+")
+    return base if view in VIEWS else name
+
+
+def _place(name: str) -> Path:
+    """Where a user's file or folder of that name is, if there is one."""
+    return Path(name) if os.path.isabs(name) else data_root() / f"{name}.npz"
+
+
+def all_names(root: Path) -> list[str]:
+    """The names of data sets: those known, and those of the user's own .npz files in the data root."""
+    return [*KNOWN, *sorted(path.stem for path in root.glob("*.npz") if path.stem not in KNOWN)]
 
 
 def as_path(name: str | os.PathLike) -> Path:
@@ -156,7 +200,7 @@ def find(name: str, root: Path, download: bool = True) -> Raw:
         DataError: unknown name, nothing found, or what was found cannot be read.
     """
     try:
-        one_of("data set", name, (*KNOWN, *sorted(path.stem for path in root.glob("*.npz") if path.stem not in KNOWN)))
+        one_of("data set", name, all_names(root))
     except SpecError as error:
         raise DataError(f"{error}, or give the path of an .npz file or of a folder with train/ and test/") from None
     where = _where(name, root)

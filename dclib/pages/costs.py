@@ -22,7 +22,7 @@ from ..hyper.baselines import TrainGan
 from ..hyper.courses import course_of, shared
 from ..recorded.outcomes import DASH
 from ..report import pipe_table
-from ..reproduce import Given, as_list, check, check_names
+from ..reproduce import Given, as_list, check, check_names, check_records, in_full
 from ..results import Store
 from ..spec import MakeSet, TrainNetworks, WholeTraining
 from .pace import Pace, paces
@@ -80,8 +80,10 @@ def costs(
         FileError: the records cannot be read.
     """
     check_names(unknown, costs)
-    names, store = as_list(datasets), Store(preset=preset)
-    check(preset, recompute, device, names or ())
+    given, store = as_list(datasets), Store(preset=preset)
+    check(preset, recompute, device, given or ())
+    names = in_full(given)
+    check_records(names, store)
     recorded = {r["preset"] for records in store.records.values() for r in records}
     plans = {p: plan(p) for p in experiments.PRESETS if preset in ("best", p) or p in recorded}
     every = list(chain(*(runs.values() for found in plans.values() for runs in found.values())))

@@ -5,6 +5,7 @@ A set of Dataset Distillation also holds the steps that it was learned for: whic
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,18 @@ from safetensors import SafetensorError, safe_open
 
 from ..errors import DataError, FileError, first_line
 from ..support.files import array_checksum, write_atomic
+from ..support.kinds import CHECKPOINT, NPZ, OTHER, SET, TORCH, kind_of
 
-TENSORS = {"images": np.float32, "labels": np.int64, "order": np.int64, "rates": np.float32}  # the last two where there are steps
+Given = Any  # what becomes a NumPy array or a tuple when a set is made
+TENSORS = {"images": np.float32, "labels": np.int64, "order": np.int64, "rates": np.float32}
+OPTIONAL = ("order", "rates")  # there where a set has steps
+BY_HAND = "make a set of its images in Python, with `dclib.CondensedSet(images, labels, …).save(FILE)`"
+USES = {
+    NPZ: "name the set that it was exported from; as a data set, `dclib condense` takes it where it has test images",
+    TORCH: f"read it with torch.load and {BY_HAND}",
+    OTHER: BY_HAND,
+    CHECKPOINT: "the command that began it goes on from it",
+}
 
 
 def check_drawable(channels: int) -> None:
@@ -33,9 +44,11 @@ def check_drawable(channels: int) -> None:
 class CondensedSet:
     """A small labelled set, normalised, with all that is needed to use it elsewhere.
 
+    The arrays may be given as NumPy's or as torch tensors, images of any type of float and labels of any type of integer.
+
     Args:
         images: float32 (n, channels, height, width), normalised with `mean` and `std`.
-        labels: int64 (n,).
+        labels: int64 (n,), which count the classes from 0.
         dataset: the data set it stands for.
         class_names: the classes' names.
         mean: of each channel, for pixels in [0, 1].
@@ -44,18 +57,30 @@ class CondensedSet:
         about: the spelled-out run and anything else worth keeping (JSON).
         order: int64 (steps, images of a step): the images that each step of training is to see; None where any order will do.
         rates: float32 (steps,): the learning rate of each of these steps.
+
+    Raises:
+        DataError: they do not make a set; says which does not fit.
     """
 
-    images: np.ndarray
-    labels: np.ndarray
+    images: Given
+    labels: Given
     dataset: str
-    class_names: tuple[str, ...]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
+    class_names: Given
+    mean: Given
+    std: Given
     key: str = ""
     about: dict[str, Any] = field(default_factory=dict)
-    order: np.ndarray | None = None
-    rates: np.ndarray | None = None
+    order: Given = None
+    rates: Given = None
+
+    def __post_init__(self) -> None:
+        for name, dtype in TENSORS.items():
+            object.__setattr__(self, name, _array(name, getattr(self, name), dtype))
+        for name in ("mean", "std"):
+            object.__setattr__(self, name, _numbers(name, getattr(self, name)))
+        self._check_names()
+        self._check_arrays()
+        self._check_steps()
 
     @property
     def ipc(self) -> int:
@@ -66,6 +91,16 @@ class CondensedSet:
     def hash(self) -> str:
         """16 hexadecimal digits of a SHA-256 over images and labels, and over order and rates where there are any."""
         return hashlib.sha256(b"".join(array.tobytes() for array in self._tensors().values())).hexdigest()[:16]
+
+    @property
+    def data_hash(self) -> str:
+        """The hash of the data that it was made from (`Dataset.hash`); empty where that is not known."""
+        return self.about.get("data_hash") or ""
+
+    @property
+    def source(self) -> str:
+        """The name or the full path of the data that it was made from; empty for data made in Python."""
+        return self.about.get("source", self.about.get("dataset") or self.dataset)
 
     def _tensors(self) -> dict[str, np.ndarray]:
         """The arrays as they are written, by name."""
@@ -115,8 +150,9 @@ class CondensedSet:
         Raises:
             FileError: no such file, or it is damaged or no set of dclib's.
         """
+        path = Path(path)
         try:
-            if not Path(path).is_file():
+            if not path.is_file():
                 raise FileError(f"there is no condensed set {path}: make one with `dclib condense DATASET -o {path}`")
             with safe_open(path, "np") as file:
                 text, crc = file.metadata()["dclib"], file.metadata().get("crc")
@@ -126,43 +162,82 @@ class CondensedSet:
             about = json.loads(text)
             names, mean, std = (tuple(about[name]) for name in ("class_names", "mean", "std"))
             found = cls(images, labels, about["dataset"], names, mean, std, about["key"], about["about"], **steps)
-            found._check()
             if crc and crc != found._checksum(text):
                 raise DataError("its checksum is wrong")
         except FileError:
             raise
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-            raise FileError(
-                f"{path} is no condensed set, or a damaged one ({first_line(error)}): delete it and make it again"
-            ) from error
+            raise _no_set(path, error) from error
         return found
 
-    def _check(self) -> None:
-        """Refuse what no set can be, so that whoever uses one need not ask again."""
-        n, classes, channels = len(self.labels), len(self.class_names), self.images.shape[1:2]
-        if self.images.dtype != np.float32 or self.labels.dtype != np.int64:
-            raise DataError(f"images of type {self.images.dtype} and labels of type {self.labels.dtype}")
-        if self.images.ndim != 4 or self.images.shape[0] != n or self.labels.ndim != 1 or not self.images.size:
-            raise DataError(f"images of shape {self.images.shape} and labels of shape {self.labels.shape}")
-        if self.labels.min() < 0 or self.labels.max() >= classes:
-            raise DataError(f"labels from {self.labels.min()} to {self.labels.max()} for {classes} classes")
-        if (len(self.mean),) != channels or (len(self.std),) != channels:
-            raise DataError(f"{len(self.mean)} means for {channels[0]} channels")
-        if not (np.isfinite(self.images).all() and np.isfinite([*self.mean, *self.std]).all() and min(self.std) > 0):
-            raise DataError("NaN or infinite pixels, or no deviation of theirs")
-        self._check_steps()
-        if not all(isinstance(text, str) for text in (self.dataset, self.key, *self.class_names)) or not isinstance(
-            self.about, dict
-        ):
-            raise DataError("names that are no text")
+    def _check_names(self) -> None:
+        if not all(isinstance(text, str) for text in (self.dataset, self.key)) or not isinstance(self.about, dict):
+            raise DataError("a set's dataset and key are text, and what is known about it is a dictionary")
+        given = self.class_names
+        names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else ()
+        if not names or not all(isinstance(name, str) for name in names):
+            raise DataError(f"a set's class_names are {given!r}: give a list of names, one for each class")
+        object.__setattr__(self, "class_names", names)
+
+    def _check_arrays(self) -> None:
+        images, labels, classes = self.images, self.labels, len(self.class_names)
+        if images.ndim != 4 or not images.size:
+            raise DataError(f"a set's images have the shape {images.shape}: give (n, channels, height, width)")
+        if labels.shape != images.shape[:1]:
+            raise DataError(f"a set's labels have the shape {labels.shape} for {len(images)} images: give one for each image")
+        if labels.min() < 0 or labels.max() >= classes:
+            span = f"from {labels.min()} to {labels.max()} for {classes} classes"
+            raise DataError(f"a set has labels {span}: number the classes from 0 to {classes - 1}")
+        if not len(self.mean) == len(self.std) == images.shape[1]:
+            counts = f"{len(self.mean)} means and {len(self.std)} deviations for {images.shape[1]} channels"
+            raise DataError(f"a set has {counts}: give one of each for each channel")
+        if not np.isfinite(images).all():
+            raise DataError("a set has NaN or infinite pixels: leave out the images that have them")
+        if not (np.isfinite([*self.mean, *self.std]).all() and min(self.std) > 0):
+            raise DataError(f"a set's mean and std are {self.mean} and {self.std}: give numbers, those of std above 0")
 
     def _check_steps(self) -> None:
         """Refuse steps that see images that are not there, or whose rates are none."""
         if self.order is None and self.rates is None:
             return
         if self.order is None or self.rates is None or self.order.ndim != 2 or self.rates.shape != self.order.shape[:1]:
-            raise DataError("an order of steps without a rate for each, or rates without an order")
-        if self.order.dtype != np.int64 or not self.order.size or self.order.min() < 0 or self.order.max() >= len(self.labels):
-            raise DataError(f"steps that see images other than its {len(self.labels)}")
-        if self.rates.dtype != np.float32 or not (np.isfinite(self.rates).all() and self.rates.min() > 0):
-            raise DataError("rates that are no positive numbers")
+            raise DataError("a set has an order of steps without a rate for each, or rates without an order: give both")
+        if not self.order.size or self.order.min() < 0 or self.order.max() >= len(self.labels):
+            raise DataError(f"a set's steps see images other than its {len(self.labels)}: number them from 0")
+        if not (np.isfinite(self.rates).all() and self.rates.min() > 0):
+            raise DataError("a set's rates are no positive numbers: give one above 0 for each step")
+
+
+def _array(name: str, given: Any, dtype: type) -> np.ndarray | None:
+    """An array or a torch tensor as a plain array of that type; integers stay integers."""
+    if given is None and name in OPTIONAL:
+        return None
+    if hasattr(given, "detach"):
+        given = given.detach().cpu()
+        given = (given.float() if given.is_floating_point() else given).numpy()
+    try:
+        array = np.asarray(given)
+    except ValueError as error:  # rows of different lengths
+        raise DataError(f"a set's {name} make no array ({first_line(error)}): give an array or a tensor") from None
+    whole = np.issubdtype(dtype, np.integer)
+    if array.dtype.kind not in ("iu" if whole else "f"):
+        raise DataError(f"a set's {name} are {array.dtype}: give {'whole numbers' if whole else 'floats'}")
+    if whole and array.size and array.max() > np.iinfo(np.int64).max:
+        raise DataError(f"a set's {name} go up to {array.max()}: number from 0")
+    return np.require(array, dtype, ["C", "W"])
+
+
+def _numbers(name: str, given: Any) -> tuple[float, ...]:
+    try:
+        return tuple(float(x) for x in given)
+    except (TypeError, ValueError, OverflowError):
+        raise DataError(f"a set's {name} is {given!r}: give a list of numbers, one for each channel") from None
+
+
+def _no_set(path: Path, error: Exception) -> FileError:
+    """What is said of a file that cannot be read as a set: what it is, if that can be told, and what can be done with it."""
+    kind = kind_of(path)
+    if kind not in ("", SET):
+        return FileError(f"{path} is {kind}, not a condensed set: {USES.get(kind, 'name the file of a set')}")
+    why, advice = first_line(error), "name a set's file, or, if this was one, delete it and make it again"
+    return FileError(f"{path} is no condensed set, or a damaged one ({why}): {advice}")

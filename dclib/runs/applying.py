@@ -4,9 +4,6 @@ What `runner.Runner` does for sets and the networks trained on them; it hands it
 because the sets behind an application are its own work.
 """
 
-import hashlib
-import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,39 +11,20 @@ import torch
 from .. import continual, nas
 from .. import engine as engines
 from ..data import Dataset
-from ..errors import DataError
 from ..hyper.applications import LearnTasks, TrainCandidate
-from ..recorded.records import data_of
-from ..results import Store
 from ..spec import derive, full
 from ..steps.tasks import check_tasks
 from ..support.progress import Progress
 from ..support.provenance import now
 from . import sets
-
-
-def data_hash(tasks: Sequence[Dataset]) -> str:
-    """One hash of several data sets, in their order."""
-    return hashlib.sha256(" ".join(task.hash for task in tasks).encode()).hexdigest()[:16]
-
-
-def check_unchanged(store: Store, run: LearnTasks | TrainCandidate, found: str) -> None:
-    """Refuse data other than those of the same name that recorded runs, with which this one is compared, have used.
-
-    Raises:
-        DataError: a hash recorded is not the one found, as when the user's own file has changed since.
-    """
-    about = data_of({"run": full(run)})
-    for record in itertools.chain(*store.records.values()):
-        if data_of(record) == about and record.get("data_hash", found) != found:
-            raise DataError(f"{about[0]} has changed since runs on it were recorded: give the new data another name")
+from .unchanged import check_unchanged, data_hash
 
 
 def learn_tasks(runner: Any, run: LearnTasks) -> None:
     """Learn the tasks of a run and record what was scored after each; a stopped run goes on from its checkpoint."""
     tasks = [sets.load(task, run.image_size, run.channels) for task in run.tasks]
     check_tasks(tasks, run.hyper)  # before sets are condensed
-    check_unchanged(runner.store, run, data_hash(tasks))
+    check_unchanged(runner.store, full(run), data_hash(tasks))
     made, started = [runner.make_set(s) for s in run.sets] or None, now()
     what = f"learning {', '.join(run.tasks)} with a memory filled by {run.hyper.memory}, seed {run.seed}"
     total = sum(phase.steps for phase in continual.phases(run.hyper, len(tasks)))
@@ -75,7 +53,7 @@ def train_candidate(runner: Any, run: TrainCandidate) -> None:
     """Train the networks of a run that are missing and record them in one line, or those that are done when it is stopped."""
     missing = runner.store.missing(run)
     rest, validation = sets.load_parts(run.dataset, run.held_out, 0, 0)
-    check_unchanged(runner.store, run, rest.hash)
+    check_unchanged(runner.store, full(run), rest.hash)
     images, labels = _pool(runner, run, rest)
     seeds, started, times = {derive(j, run.key): j for j in missing}, now(), []
     engine = "captured" if engines.choose(runner.engine, runner.where, 0) == "captured" else "eager"

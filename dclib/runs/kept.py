@@ -38,7 +38,8 @@ def is_there(run: MakeSet, output: Path) -> bool:
         found = CondensedSet.load(output)
     except FileError:
         raise FileError(f"{output} exists and is no condensed set: choose another name, or replace it with --force") from None
-    if (found.key, found.about.get("data_hash")) != (run.key, load_of(run).hash):
+    dataset = load_of(run)
+    if (found.key, found.data_hash, found.class_names) != (run.key, dataset.hash, dataset.class_names):
         raise FileError(f"{output} holds the set of another run: choose another name, or replace it with --force")
     return True
 

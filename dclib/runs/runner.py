@@ -23,7 +23,7 @@ from ..support.files import locked
 from ..support.progress import Progress
 from ..support.provenance import now, provenance
 from . import applying, distilled, sets
-from .sets import as_set, condense_images, describe, load_of, load_tested
+from .sets import as_set, check_data, condense_images, describe, load_of, load_tested
 
 
 @dataclasses.dataclass
@@ -80,14 +80,14 @@ class Runner:
         checkpoint = self.store.checkpoint_path(self.preset, course or run.key)
         if run.method == "distill":
             made = distilled.make(run, dataset, self.where, checkpoint, self.should_stop)
-            return dataclasses.replace(made, about={**made.about, **about, "data_hash": dataset.hash})
+            return dataclasses.replace(made, about=made.about | about)
         if run.method == "gan":
             images, how = self._draw(run, dataset)
         else:
             images, how = condense_images(run, dataset, self.where, self.engine, checkpoint, self.should_stop, longest=longest)
         made = as_set(images, dataset, run)
         about |= {"course": course} if course else {}
-        return dataclasses.replace(made, about={**made.about, **about, **how, "data_hash": dataset.hash})
+        return dataclasses.replace(made, about=made.about | about | how)
 
     def _draw(self, run: MakeSet, dataset: data.Dataset) -> tuple[torch.Tensor, dict[str, Any]]:
         """Draw images from the run's GAN, which is trained once for all draws."""
@@ -172,6 +172,8 @@ class Runner:
         hyper, first, dataset, tested = runs[0].hyper, runs[0].set, load_of(runs[0].set), load_tested(runs[0])
         for run in runs:
             self._check_data(run.set, dataset)
+        for one in made.values():
+            check_data(one, dataset)
         networks, images = sum(run.networks for run in runs), len(next(iter(made.values())).labels)
         chosen = engines.choose(self.engine, self.where, train.work(hyper, networks, images))
         chosen = "eager" if runs[0].way == "rates" else chosen

@@ -76,9 +76,10 @@ def select_set(
         DclibError: as `data.load`, `whole.train` and `coresets.select` raise it.
     """
     engines.tune_allocator()
+    run = run if dataset else sets.placed(run)
     found, where = dataset or sets.load_of(run), engines.resolve_device(device)
     found.require(run.hyper.ipc, "lower ipc")  # before a network is trained
     trained = run.whole and sets.train_whole(run.whole, found, where, engine, checkpoint, should_stop)
     indices = sets.choose(run, found.to(where), trained)
     made = sets.as_set(sets.pick(found, indices), found, run)
-    return dataclasses.replace(made, about={**made.about, "data_hash": found.hash, "indices": indices.tolist()})
+    return dataclasses.replace(made, about=made.about | {"indices": indices.tolist()})

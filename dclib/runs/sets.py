@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from .. import condense as algorithm
 from .. import coresets, data, train, whole
 from .. import engine as engines
 from ..errors import DataError
+from ..images.sources import spelled, stamp
 from ..recorded.records import in_words
 from ..results import CondensedSet
 from ..spec import MakeSet, TrainGan, Training, TrainNetworks, WholeTraining, derive, full
@@ -25,16 +27,24 @@ from ..support.progress import Progress
 from ..whole import Whole
 
 
-@lru_cache(maxsize=4)
 def load(name: str, image_size: int = 0, channels: int = 0) -> data.Dataset:
-    """Load a data set once for all runs of this process."""
-    return data.load(name, image_size=image_size, channels=channels)
+    """Load a data set once for all runs of this process, and the user's own again when it has changed."""
+    source = spelled(name)
+    return _load(source, image_size, channels, stamp(source))
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
+def _load(source: str, image_size: int, channels: int, state: str) -> data.Dataset:
+    return data.load(source, image_size=image_size, channels=channels)
+
+
+load.cache_clear = _load.cache_clear  # type: ignore[attr-defined]
+_hold_out = lru_cache(maxsize=2)(data.hold_out)
+
+
 def load_parts(name: str, held_out: int, image_size: int = 0, channels: int = 0) -> tuple[data.Dataset, data.Dataset]:
     """Load a data set without the training images held out of it, and it with these in place of its test images."""
-    return data.hold_out(load(name, image_size, channels), held_out)
+    return _hold_out(load(name, image_size, channels), held_out)
 
 
 def load_tested(run: TrainNetworks) -> data.Dataset:
@@ -48,6 +58,13 @@ def load_of(run: MakeSet | WholeTraining | TrainGan) -> data.Dataset:
     """Load the images that a run stands on."""
     shape = run.image_size, run.channels
     return load_parts(run.dataset, run.held_out, *shape)[0] if run.held_out else load(run.dataset, *shape)
+
+
+def placed(run: MakeSet) -> MakeSet:
+    """The run with its data's path in full, so that its set can be tested from any folder."""
+    source = spelled(run.dataset)
+    bases = {name: dataclasses.replace(base, dataset=source) for name in ("whole", "gan") if (base := getattr(run, name))}
+    return dataclasses.replace(run, dataset=source, **bases)
 
 
 def condense_images(
@@ -136,11 +153,11 @@ def condense_set(
         DclibError: as `data.load` and `condense.condense` raise it.
     """
     engines.tune_allocator()
-    run = dataclasses.replace(run, hyper=run.hyper.resolve())
+    run = dataclasses.replace(run if dataset else placed(run), hyper=run.hyper.resolve())
     dataset = dataset or load_of(run)
     images, about = condense_images(run, dataset, engines.resolve_device(device), engine, looks=looks, **how)
     made = as_set(images, dataset, run)
-    return dataclasses.replace(made, about={**made.about, **about, "data_hash": dataset.hash})
+    return dataclasses.replace(made, about=made.about | about)
 
 
 def train_on_set(
@@ -150,6 +167,7 @@ def train_on_set(
     networks: int = 1,
     seed: int = 0,
     dataset: str | data.Dataset = "",
+    other_data: bool = False,
     device: str = "auto",
     engine: str = "auto",
     on_network: Callable[[float], None] = lambda accuracy: None,
@@ -163,6 +181,7 @@ def train_on_set(
         networks: how many; with seed 0 they are those that a declared run trains.
         seed: the number of the first.
         dataset: whose test images are classified: a name, a path, or the data; by default the set's own.
+        other_data: that it is meant if this is not the data that the set was made from; it must have the same classes.
         device, engine, should_stop: as for `train.evaluate`.
         on_network: called with each accuracy.
 
@@ -170,7 +189,7 @@ def train_on_set(
         DclibError: as `data.load` and `train.evaluate` raise it.
     """
     engines.tune_allocator()
-    tested = load_for(made, dataset)
+    tested = load_for(made, dataset, other_data)
     with Progress(f"training {hyper.network} on {made.ipc}/class of {made.dataset}", networks) as progress:
 
         def trained(seed: int, accuracy: float, seconds: float) -> None:
@@ -190,24 +209,56 @@ def train_on_set(
         )
 
 
-def load_for(made: CondensedSet, name: str | data.Dataset = "") -> data.Dataset:
+def load_for(made: CondensedSet, name: str | data.Dataset = "", other_data: bool = False) -> data.Dataset:
     """Load the data that a set is tested on, or take them, in the size and the normalisation of the set's images.
 
     Raises:
-        DataError: it cannot be loaded, or has not as many classes as the set, or images of another shape.
+        DataError: it cannot be loaded, has images of another shape, or is refused by `check_data`.
     """
     height, width = made.images.shape[2:]
-    name = name or made.about.get("dataset") or made.dataset
     shape = height if height == width else 0, made.about.get("channels", 0)
+    if not (name := name or made.source):
+        raise DataError(f"the set was made from data given in Python, {made.dataset}: give that data, or name its path, to test on")
     found = name if isinstance(name, data.Dataset) else load(name, *shape)
-    if found.classes != len(made.class_names):
-        counts = f"the set has {len(made.class_names)} classes and {found.name} has {found.classes}"
-        raise DataError(f"{counts}: name the data that the set was made from")
-    ours, theirs = made.images.shape[1:], tuple(found.x_test.shape[1:])
-    if ours != theirs:
-        shapes = f"the set's images have shape {ours} and those of {found.name} {theirs}"
-        raise DataError(f"{shapes}: name the data that the set was made from")
+    check_data(made, found, other_data)
     return dataclasses.replace(found, mean=made.mean, std=made.std)
+
+
+def check_data(made: CondensedSet, found: data.Dataset, other_data: bool = False) -> None:
+    """Refuse data on which a set's images and labels mean something else.
+
+    Args:
+        made: the set.
+        found: the data, seen as the set's images are: in their size and number of channels.
+        other_data: whether it may be other data than the set was made from, with the same classes.
+
+    Raises:
+        DataError: it has other classes, or the same in another order, images of another shape, or is other data.
+    """
+    theirs, ours = ([normalize("NFC", name) for name in names] for names in (found.class_names, made.class_names))
+    if len(theirs) != len(ours):
+        counts = f"the set has {len(ours)} classes and {found.name} has {len(theirs)}"
+        raise DataError(f"{counts}: name the data that the set was made from")
+    if made.images.shape[1:] != tuple(found.x_test.shape[1:]):
+        shapes = f"the set's images have shape {made.images.shape[1:]} and those of {found.name} {tuple(found.x_test.shape[1:])}"
+        raise DataError(f"{shapes}: name the data that the set was made from")
+    if theirs != ours:
+        c = next(c for c, names in enumerate(zip(ours, theirs, strict=True)) if len(set(names)) > 1)
+        names = f"class {c} of the set is {ours[c]!r} and that of {found.name} {theirs[c]!r}"
+        raise DataError(f"{names}: test a set on data with the same classes in the same order, or make it again")
+    if not other_data and (why := _other(made, found)):
+        advice = "name that data, or say with --other-data (other_data=True) that other data is meant"
+        raise DataError(f"{found.name} is not the data that the set was made from ({why}): {advice}")
+
+
+def _other(made: CondensedSet, found: data.Dataset) -> str:
+    """How it is told that a set was made from other data, or "": by its hash; sets of the first versions have only its name."""
+    if not made.data_hash:
+        known = made.about.get("dataset") and found.source
+        return f"that was {made.source}" if known and spelled(made.source) != found.source else ""
+    held = made.about.get("held_out", 0)
+    rest = [data.hold_out(found, held)[0]] if 0 < held < len(found.y_train) else []
+    return "" if made.data_hash in [one.hash for one in (found, *rest)] else f"its hash is {found.hash}, not {made.data_hash}"
 
 
 def describe(run: MakeSet) -> str:
@@ -240,7 +291,8 @@ def choose_at_random(run: MakeSet, dataset: data.Dataset) -> torch.Tensor:
 
 
 def as_set(images: torch.Tensor, dataset: data.Dataset, run: MakeSet) -> CondensedSet:
-    """Wrap images of shape (classes, ipc, c, h, w), rounded as the run says, as a set with all that it takes to use it."""
+    """Wrap images of shape (classes, ipc, c, h, w), rounded as the run says, as a set that knows its data."""
     labels = np.arange(dataset.classes).repeat(images.shape[1])
-    flat = images.flatten(0, 1).to(getattr(torch, run.storage)).float().cpu().numpy()
-    return CondensedSet(flat, labels, dataset.name, dataset.class_names, dataset.mean, dataset.std, run.key, full(run))
+    flat = images.flatten(0, 1).to(getattr(torch, run.storage)).float()
+    about = full(run) | {"data_hash": dataset.hash, "source": dataset.source}
+    return CondensedSet(flat, labels, dataset.name, dataset.class_names, dataset.mean, dataset.std, run.key, about)

@@ -175,7 +175,7 @@ def check_set(run: TrainNetworks, store: Store) -> tuple[str, str]:
     Returns:
         What is wrong, and why the run cannot be compared though nothing is; at most one of them is not empty.
     """
-    from .sets import load_of
+    from .sets import check_data, load_of
 
     records = [*store.records.get(run.set.key, []), *store.records[run.key]]
     pixels, data = ({record[name] for record in records if name in record} for name in ("set_hash", "data_hash"))
@@ -191,6 +191,11 @@ def check_set(run: TrainNetworks, store: Store) -> tuple[str, str]:
         return "", str(error)
     if data - {dataset.hash}:
         return "", f"{run.set.dataset} here is other data than that of the record"
+    if run.set.learned:
+        try:
+            check_data(CondensedSet.load(store.find_set(run.set.key)), dataset)
+        except DataError as error:
+            return "", str(error)
     return ("", "") if run.set.learned else (_check_choice(run, store, dataset, pixels), "")
 
 

@@ -52,7 +52,7 @@ def early_accuracy(run: MakeSet, network: Network, dataset: Dataset, tell: Calla
         how: `device` and `engine`, as for `train.evaluate`.
     """
     labels = torch.arange(dataset.classes).repeat_interleave(run.hyper.ipc)
-    hyper = Training(network=network, augment=usual_augmentation(dataset.name, network)).resolve()
+    hyper = Training(network=network, augment=usual_augmentation(dataset.source, network)).resolve()
 
     def look(state: State) -> None:
         images = state.images.flatten(0, 1).float()

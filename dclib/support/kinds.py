@@ -1,0 +1,59 @@
+"""What a file is, by its first bytes: so that a good file of another kind is called by its name and never damaged."""
+
+import json
+import zipfile
+from pathlib import Path
+
+NPZ, TORCH, ZIP = "an .npz archive", "a Python pickle, as torch.save writes", "a zip archive"
+SET, CHECKPOINT, OTHER = "a condensed set", "a checkpoint of dclib's", "a safetensors file of another program"
+PICKLES = tuple(bytes([0x80, protocol]) for protocol in (2, 3, 4, 5))
+BEGINNINGS = {
+    b"\x93NUMPY": "a NumPy array (.npy)",
+    b"\x89PNG": "a picture",
+    b"\xff\xd8\xff": "a picture",
+    b"GIF8": "a picture",
+    b"%PDF": "a PDF",
+    b"\x1f\x8b": "a gzip archive",
+    b"\x89HDF": "an HDF5 file",
+}
+
+
+def kind_of(path: Path | str) -> str:
+    """Return what a file is, in words; empty if it cannot be told, as of a damaged one."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(8)
+        if start.startswith(b"PK\x03\x04"):
+            return _archive(path)
+    except OSError:
+        return ""
+    if start[:2] in PICKLES and start[2:3] > b"\0":  # else they are the length of a safetensors header
+        return TORCH
+    return next((kind for beginning, kind in BEGINNINGS.items() if start.startswith(beginning)), "") or _safetensors(path)
+
+
+def _archive(path: Path | str) -> str:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except zipfile.BadZipFile:
+        return ""
+    if any(name.endswith("/data.pkl") for name in names):
+        return TORCH
+    return NPZ if names and all(name.endswith(".npy") for name in names) else ZIP
+
+
+def _safetensors(path: Path | str) -> str:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "np") as file:
+            metadata = file.metadata() or {}
+        about = json.loads(metadata["dclib"]) if "dclib" in metadata else None
+    except (SafetensorError, OSError, ValueError):
+        return ""
+    if about is None:
+        return "" if "crc" in metadata else OTHER  # a damaged one of ours
+    if not isinstance(about, dict):
+        return ""
+    return CHECKPOINT if "k" in about else SET if "class_names" in about else ""
