@@ -470,7 +470,7 @@ def test_a_set_of_data_made_in_python_is_tested_on_that(tmp_path):
     with pytest.raises(DataError, match="made from data given in Python"):
         dclib.train_on_set(small, hyper)
     small.save(tmp_path / "set")
-    assert usual_augmentation(CondensedSet.load(tmp_path / "set").source) == "none"
+    assert usual_augmentation(CondensedSet.load(tmp_path / "set").source, hyper.network) == "none"
 
 
 def test_a_folder_called_mnist_is_the_users_own(call, tmp_path):
