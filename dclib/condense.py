@@ -116,7 +116,7 @@ def condense(
         SpecError: a network of the user's own cannot be used (see `trial`).
     """
     h, where = hyper.resolve(), engines.resolve_device(device)
-    trial.check(h.network, **dataset.shape)
+    trial.check(h.network, dataset, h.precision)
     chosen = engines.choose(engine, where, work(h, dataset.classes))
     identity = {"run": course(h), "data": dataset.hash, "seed": seed, "engine": chosen}
     identity["decay"] = h.outer_steps if h.image_lr_end else None  # no draw depends on K, but a decaying η_S does

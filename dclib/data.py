@@ -65,6 +65,12 @@ class Dataset:
     note: str = ""
     source: str = ""
 
+    def __post_init__(self) -> None:
+        """Give the images plain strides: where a transpose has left others, torch takes one channel for channels last."""
+        for name in ("x_train", "x_test"):
+            x = getattr(self, name)
+            object.__setattr__(self, name, x.flatten().view(x.shape))
+
     @property
     def channels(self) -> int:
         """C, the number of channels."""

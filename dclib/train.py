@@ -176,7 +176,7 @@ def evaluate_each(
     h, where, theirs = hyper.resolve(), engines.resolve_device(device), tuple(dataset.x_test.shape[1:])
     if wrong := [tuple(x.shape[1:]) for x, _ in small if tuple(x.shape[1:]) != theirs]:
         raise DataError(f"the set's images have shape {wrong[0]} and those of {dataset.name} {theirs}")
-    trial.check(h.network, **dataset.shape)
+    trial.check(h.network, dataset, h.precision)
     small = [(x.to(where, engines.dtype(h.precision)), y.to(where)) for x, y in small]
     chosen = engines.choose(engine, where, sum(work(h, 1, len(y)) for _, y in small))
     with engines.arithmetic(h.precision, where):

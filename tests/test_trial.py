@@ -3,14 +3,17 @@
 import itertools
 import re
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from dclib import condense, matching, networks, train
 from dclib.cli import main
+from dclib.data import Dataset, assemble
 from dclib.errors import SpecError
 from dclib.hyper.architectures import OwnNetwork
+from dclib.images.formats import Raw
 from dclib.results import CondensedSet
 from dclib.spec import Condensation, MakeSet, Network, Training, full
 from dclib.steps import trial
@@ -29,9 +32,17 @@ def with_layers(*layers):
     return OwnNetwork.of(lambda **shape: net(*(layer() for layer in layers), **shape), "mine")
 
 
+def data_of(channels, classes, size, pixels=None):
+    """A data set of random pixels, or of those given."""
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randint(256, (2 * classes, channels, *size), dtype=torch.uint8, generator=draw) if pixels is None else pixels
+    y = torch.arange(classes).repeat_interleave(2)
+    return Dataset("made", x, y, x, y, (0.5,) * channels, (0.3,) * channels, tuple(map(str, range(classes))))
+
+
 def build(factory, seed=0, **shape):
     network = factory if isinstance(factory, OwnNetwork) else OwnNetwork.of(factory, "mine")
-    trial.check(network, **{**SHAPE, **shape})
+    trial.check(network, data_of(**{**SHAPE, **shape}))
     return networks.build(network, **{**SHAPE, **shape}, seed=seed, stage="condense")
 
 
@@ -72,6 +83,55 @@ def test_it_condenses_and_resumes_to_the_same_images(what, made, tmp_path):
     hyper = Training(network=FIT[what], epochs=2)
     (accuracy,) = train.evaluate(whole.flatten(0, 1), labels, made, hyper, seeds=[0], device="cpu", engine="eager")
     assert 0 <= accuracy <= 100
+
+
+class Viewing(nn.Module):
+    """Flattens as the authors' own networks do, which takes memory in the usual order."""
+
+    def __init__(self, channels, classes, size):
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(channels, 4, 3, padding=1), nn.Linear(4 * size[0] * size[1], classes)
+
+    def forward(self, x):
+        x = torch.relu(self.conv(x))
+        return self.head(x.view(x.shape[0], -1))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("augment", ["none", "crop+scale+rotate+noise+flip"])
+def test_a_network_that_views_its_images_is_condensed_with_and_trained(channels, augment):
+    """On arrays as files have them, channels last."""
+    x, y = np.random.default_rng(0).integers(0, 256, (30, 28, 28, channels), np.uint8), np.arange(30) % 3
+    dataset, viewing = assemble("made", Raw(x, y, x, y, where="here"), 0, 0, None), OwnNetwork.of(Viewing)
+    assert {x.stride() for x in (dataset.x_train, dataset.x_test)} == {(channels * 784, 784, 28, 1)}
+    hyper = Condensation(ipc=2, network=viewing, outer_steps=2, inner_steps=2, network_epochs=1, real_batch=4, init="real")
+    images = condense.condense(dataset, hyper, device="cpu", engine="eager").images.flatten(0, 1)
+    labels, training = torch.arange(3).repeat_interleave(2), Training(network=viewing, epochs=2, augment=augment)
+    (accuracy,) = train.evaluate(images, labels, dataset, training, seeds=[0], device="cpu", engine="eager")
+    assert 0 <= accuracy <= 100
+
+
+@pytest.mark.filterwarnings("ignore:.*bfloat16")
+def test_in_bfloat16_it_is_tried_as_it_computes_there():
+    viewing, dataset = OwnNetwork.of(Viewing), data_of(**SHAPE | {"channels": 3})
+    trial.check(viewing, dataset)
+    with pytest.raises(SpecError, match=r"Viewing cannot compute in bfloat16, .* view"):
+        trial.check(viewing, dataset, "bfloat16")
+
+
+def test_it_is_tried_on_images_of_the_data_set():
+    """What fails on real images alone fails before the run, not in the middle of it."""
+
+    class Fussy(Residual):
+        def forward(self, x):
+            if self.training and len(torch.unique(x)) == 2:  # as no noise is
+                raise ValueError("two colours")
+            return super().forward(x)
+
+    black_and_white = torch.randint(2, (6, 1, 8, 8), generator=torch.Generator().manual_seed(0)).to(torch.uint8) * 255
+    trial.check(OwnNetwork.of(Fussy), data_of(**SHAPE))
+    with pytest.raises(SpecError, match=r"Fussy cannot take images .* \(ValueError: two colours\)"):
+        trial.check(OwnNetwork.of(Fussy), data_of(**SHAPE, pixels=black_and_white))
 
 
 def test_it_matches_what_ours_match():

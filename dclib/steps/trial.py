@@ -1,53 +1,68 @@
-"""Tries a user's own network once, on a few random images, before hours are spent on it.
+"""Tries a user's own network once, on a few images of the data set and on noise, before hours are spent on it.
 
 Algorithm 1 asks more of a network than training does: its gradient is differentiated again, for several classes at once
 (`vmap`), images must not see each other while gradients are matched, and a run that is resumed must meet the same numbers.
 Whatever does not hold is refused in a sentence. `book/own_networks` says what works.
 """
 
-from functools import lru_cache
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .. import engine as engines
 from .. import matching
+from ..data import Dataset
 from ..spec import Network, OwnNetwork
 from .factories import build, by, explained, require
 
 COUNT = 3  # images of each class in the trial
 NEAR = 1e-6  # of the largest number: rounding in float64, and no more
-Shape = tuple[int, int, tuple[int, int]]  # channels, classes, (height, width)
 
 
-def check(network: Network, *, channels: int, classes: int, size: tuple[int, int]) -> None:
-    """Refuse a user's network that gradient matching cannot use, trying each once for each shape; ours need no trial.
+def check(network: Network, dataset: Dataset, precision: str = "float32") -> None:
+    """Refuse a user's network that gradient matching cannot use, trying each once for each data set; ours need no trial.
 
     Args:
         network: ours or a user's.
-        channels, classes, size: as for `networks.build`.
+        dataset: whose images it is to see.
+        precision: in bfloat16 images come in another order in memory (channels last), which not every network takes.
 
     Raises:
         SpecError: the sentence says what does not hold.
     """
-    if isinstance(network, OwnNetwork):
-        _try(network, id(network.factory), (channels, classes, size))
+    tried = network, id(getattr(network, "factory", None)), dataset.hash, precision
+    if isinstance(network, OwnNetwork) and tried not in _tried:
+        _try(network, dataset, precision)
+        _tried.add(tried)
 
 
-@lru_cache(maxsize=64)
-def _try(network: OwnNetwork, factory: int, shape: Shape) -> None:
-    channels, classes, size = shape
-    model = build(network, channels=channels, classes=classes, size=size, seed=0)
-    same = _same(model.state_dict(), build(network, channels=channels, classes=classes, size=size, seed=0).state_dict())
+_tried: set[tuple] = set()
+
+
+def _try(network: OwnNetwork, dataset: Dataset, precision: str) -> None:
+    shape = dataset.shape
+    model = build(network, **shape, seed=0)
+    same = _same(model.state_dict(), build(network, **shape, seed=0).state_dict())
     require(same, network, "has other weights each time it is built from one seed: draw them with torch's own generator")
     model = model.double()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        images = torch.randn(min(2, classes), COUNT, channels, *size, dtype=torch.float64)
-        real = torch.randn(min(2, classes), COUNT, channels, *size, dtype=torch.float64)
-        _check_output(network, model, images.flatten(0, 1), classes)
+        real = torch.stack([_some(dataset, c) for c in range(min(2, dataset.classes))])
+        images = torch.randn(real.shape, dtype=torch.float64)
+        for x in (real, images):
+            _check_output(network, model, x.flatten(0, 1), dataset.classes)
         _check_parameters(network, model, images[0])
         _check_matching(network, model.eval(), real, images)
+        if precision == "bfloat16":
+            with explained(network, "cannot compute in bfloat16, where images lie channels last in memory"):
+                engines.prepare(model.float(), "eager", precision)(real.flatten(0, 1).float())
+
+
+def _some(dataset: Dataset, c: int) -> Tensor:
+    """A few images of a class on the CPU, normalised, some of them twice where it has fewer."""
+    members = dataset.class_indices(c)
+    pixels = dataset.x_train[members[torch.arange(COUNT, device=members.device) % len(members)]]
+    return dataset.normalise(pixels).double().cpu()
 
 
 def _check_output(network: OwnNetwork, model: nn.Module, x: Tensor, classes: int) -> None:
@@ -57,7 +72,7 @@ def _check_output(network: OwnNetwork, model: nn.Module, x: Tensor, classes: int
     right = isinstance(first, Tensor) and first.shape == (len(x), classes) and first.is_floating_point()
     shape = tuple(first.shape) if isinstance(first, Tensor) else type(first).__name__
     require(right, network, f"gives {shape} for {len(x)} images and {classes} classes: return a logit for each class")
-    require(bool(torch.isfinite(first).all()), network, "gives NaN or infinite logits for random images: look into it")
+    require(bool(torch.isfinite(first).all()), network, "gives NaN or infinite logits: look into it")
     random = "draws at random in training (dropout?), which no seed of a run governs: leave that out, or set its p to 0"
     require(_near(first, again), network, random)
     for mode in (True, False):
