@@ -63,6 +63,8 @@ def _idle(options: dict[str, Any]) -> Iterator[str]:
     """Those of these options, of one spec, that the others leave without effect."""
     if "bn" in options and not _may_have_batch_norm(options["network"]):
         yield "bn"
+    if options.get("image_lr_end") == 0:
+        yield "image_lr_end"
     if options.get("inner_steps") == 1:
         yield from TRAINS
     if options.get("distillation") == 0:  # a weight; the hyper-parameters of Dataset Distillation have the same name

@@ -4,6 +4,7 @@ Each function returns a `Picture`, which a notebook shows and `save_grid` writes
 it is imported only when something is drawn. Letters are sized for a screen as narrow as a phone's.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH = 7.2  # inches
+DPI = 150
+NAMED = 100  # classes of which each has room for its name
 HEAT = "viridis"
 
 
@@ -42,7 +45,7 @@ class Picture:
         """Draw it as a file of that format."""
         file = BytesIO()
         self.figure.draw_without_rendering()  # the layout of images needs two rounds
-        self.figure.savefig(file, format=kind, dpi=150, facecolor="white")
+        self.figure.savefig(file, format=kind, dpi=DPI, facecolor="white")
         return file.getvalue()
 
     def _repr_png_(self) -> bytes:
@@ -52,11 +55,11 @@ class Picture:
         return self.about
 
 
-def new_figure(height: float) -> "Figure":
-    """An empty figure of so many inches' height."""
+def new_figure(height: float, width: float = WIDTH) -> "Figure":
+    """An empty figure of so many inches' height and width."""
     from matplotlib.figure import Figure
 
-    return Figure((WIDTH, height), layout="constrained")
+    return Figure((width, height), layout="constrained")
 
 
 def heatmap(outcomes: Sequence[Outcome], rows: str = "network", columns: str = "test_network") -> Picture:
@@ -104,8 +107,12 @@ def _draw_map(panel: "Axes", values: np.ndarray, low: float, high: float) -> Non
 
 
 def image_grid(made: CondensedSet) -> Picture:
-    """Draw a set in data colours: at one image per class each under its class's name, else a row for each class."""
-    figure = new_figure(_grid_height(made, WIDTH))
+    """Draw a set in data colours: at one image per class each under its class's name, else a row for each class.
+
+    More than a hundred classes are drawn without names.
+    """
+    width, height = _grid_size(made)
+    figure = new_figure(height, width)
     _draw_grid(figure, made)
     counted = f"{made.ipc} image{'' if made.ipc == 1 else 's'} for each of {len(made.class_names)} classes"
     return Picture(figure, f"{made.dataset}: {counted}")
@@ -123,7 +130,7 @@ def image_grids(sets: Mapping[str, CondensedSet]) -> Picture:
         return Picture(figure, "no images")
     across = 2 if len(sets) > 1 and all(made.ipc > 1 for made in sets.values()) else 1
     lines = [list(sets.items())[i : i + across] for i in range(0, len(sets), across)]
-    tall = [max(_grid_height(made, WIDTH / across) for _, made in line) + 0.5 for line in lines]
+    tall = [max(_grid_size(made, WIDTH / across)[1] for _, made in line) + 0.5 for line in lines]
     figure = new_figure(sum(tall))
     places = figure.subfigures(len(lines), across, height_ratios=tall, squeeze=False)
     for line, row in zip(lines, places, strict=True):
@@ -134,31 +141,50 @@ def image_grids(sets: Mapping[str, CondensedSet]) -> Picture:
 
 
 def _grid_shape(made: CondensedSet) -> tuple[int, int]:
-    """Panels below and beside one another: one for each class."""
+    """Lines, and classes on each: five or ten where each has one image, one where it has more; of very many, about a square."""
     classes = len(made.class_names)
-    across = 1 if made.ipc > 1 else min(classes, 5 if classes <= 10 else 10)
+    if classes > NAMED:
+        across = math.ceil((classes / made.ipc) ** 0.5)
+    else:
+        across = 1 if made.ipc > 1 else min(classes, 5 if classes <= 10 else 10)
     return -(-classes // across), across
 
 
-def _grid_height(made: CondensedSet, width: float) -> float:
-    """How high a grid of that width is, in inches."""
-    lines, across = _grid_shape(made)
-    height, wide = _strip(_by_class(made)[0]).shape[:2]
-    return max(1.0, (width / across) * (height / wide) * lines + (0.3 * lines if across > 1 else 0))
+def _grid(made: CondensedSet) -> tuple[np.ndarray, int]:
+    """All images in one array, a white line between them, and the height of the room above each for its class's name."""
+    (lines, across), strips = _grid_shape(made), [_strip(pixels) for pixels in _by_class(made)]
+    height, width = strips[0].shape[:2]
+    above = round(0.25 * height) if across > 1 and len(strips) <= NAMED else 0
+    whole = np.full((lines * (height + above + 1) - 1, across * (width + 1) - 1, *strips[0].shape[2:]), 255, np.uint8)
+    for i, strip in enumerate(strips):
+        top, left = i // across * (height + above + 1) + above, i % across * (width + 1)
+        whole[top : top + height, left : left + width] = strip
+    return whole, above
+
+
+def _grid_size(made: CondensedSet, width: float = WIDTH) -> tuple[float, float]:
+    """Width and height of a grid in inches, wider where its images would have less than a pixel for each of theirs."""
+    high, wide = _grid(made)[0].shape[:2]
+    width = max(width, wide / DPI)
+    beside = 0.85 if _grid_shape(made)[1] == 1 else 1.0  # the rest of the width is for names
+    return width, max(1.0, beside * width * high / wide)
 
 
 def _draw_grid(place: Any, made: CondensedSet, size: int = 14) -> None:
-    """Draw a set into a figure or a part of one, its classes' names in letters of that size."""
-    lines, across = _grid_shape(made)
-    panels = place.subplots(lines, across, squeeze=False).ravel()
-    for panel in panels:
-        panel.axis("off")
-    for panel, pixels, name in zip(panels, _by_class(made), made.class_names, strict=False):
-        _show(panel, _strip(pixels))
-        if across > 1:
-            panel.set_title(name, fontsize=size if across <= 5 else 9)
-        else:
-            _name(panel, name, size)
+    """Draw a set into a figure or a part of one, its classes' names in letters of that size where there is room for them."""
+    (whole, above), (lines, across) = _grid(made), _grid_shape(made)
+    panel, each = place.subplots(), (whole.shape[0] + 1) / lines
+    _show(panel, whole)
+    panel.set(xticks=[], yticks=[])
+    panel.spines[:].set_visible(False)
+    names = made.class_names if len(made.class_names) <= NAMED else ()
+    if across == 1:
+        panel.set_yticks([(i + 0.5) * each - 0.5 for i in range(len(names))], names, fontsize=size)
+        panel.tick_params(length=0)
+        return
+    for i, name in enumerate(names):
+        x, y = (i % across + 0.5) * (whole.shape[1] + 1) / across, i // across * each + above - 1
+        panel.text(x, y, name, ha="center", va="bottom", fontsize=size if across <= 5 else 9)
 
 
 def save_grid(made: CondensedSet, path: Path | str) -> None:
