@@ -34,7 +34,9 @@ def budget(outcomes: Sequence[Outcome]) -> str:
     sets, networks = [len(o.sets) for o in recorded], [len(a) for o in recorded for a in o.sets]
     presets = presets_of(recorded)
     rests = f"{_span(sets, 'set')} × {_span(networks, 'network')} for each number"
-    return f"preset{'s' if len(presets) > 1 else ''} {' and '.join(presets)}; {rests}"
+    part = sum(not o.complete for o in recorded)
+    short = f", of fewer than the preset has for {part} of {len(recorded)}" if part else ""
+    return f"preset{'s' if len(presets) > 1 else ''} {' and '.join(presets)}; {rests}{short}"
 
 
 def _span(counts: Sequence[int], what: str) -> str:
@@ -81,8 +83,10 @@ def agreement_sentence(outcomes: Sequence[Outcome]) -> str:
     both = [o for o in outcomes if o.difference is not None]
     if not both:
         return "There is no number of ours beside one of the paper's yet."
-    near = sum(abs(o.difference) <= 2 * o.standard_error for o in both)
-    said = f"Within two standard errors of the paper's number lie {near} of {len(both)}"
+    sure = [o for o in both if o.standard_error is not None]
+    near = sum(abs(o.difference) <= 2 * o.standard_error for o in sure)
+    single = f"; {len(both) - len(sure)} with a single set have no standard error" if len(sure) < len(both) else ""
+    said = f"Within two standard errors of the paper's number lie {near} of {len(sure)}{single}"
     if len(both) < 3:
         return said + "."
     far = max(both, key=lambda o: abs(o.difference))
