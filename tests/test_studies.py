@@ -1,6 +1,7 @@
 """The two applications from declaration to table: plans, runs that are stopped and go on, workers, what is said of them."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
