@@ -72,7 +72,7 @@ def run(
         outcomes = look_up(experiment, preset, store, **narrow)
         crossed = {"network", "test_network"} <= set(varying(outcomes))
         print(report.matrix_table(outcomes) if crossed else report.list_table(outcomes))
-        print(report.missing_sentence(outcomes))
+        print(report.missing_sentence(outcomes, preset))
     if left:
         say(f"time is up: {len(left)} of {len(cells)} cells are left; the same command goes on from there")
 
