@@ -75,7 +75,7 @@ class Experiment:
         if not points:
             given = ", ".join(f"{axis} {' '.join(map(str, axes[axis]))}" for axis, values in narrow.items() if values is not None)
             raise SpecError(f"no cell of {self.name} has {given} together: give fewer of them, or others")
-        return [self._cell(preset, **p) for p in points]
+        return [self.cell(preset, **p) for p in points]
 
     def _points(self, axes: dict[str, tuple], fixed: dict[str, tuple]) -> list[tuple]:
         """The points of the grid, then those of the further grids that are within what is fixed, each once."""
@@ -85,7 +85,8 @@ class Experiment:
             grids.append({**axes, **left})
         return list(dict.fromkeys(p for grid in grids for p in itertools.product(*(grid[axis] for axis in AXES))))
 
-    def _cell(self, preset: Preset, **place: Any) -> Cell:
+    def cell(self, preset: Preset, **place: Any) -> Cell:
+        """Return the cell at a place, spelled out at a preset, whether or not the preset's grid has it."""
         repeats = _from_on(self.repeats.get(preset.name, (preset.sets, preset.networks)), place["ipc"])
         budget = _from_on(self.budgets.get(preset.name, ""), place["ipc"])
         held_out = min(self.held_out, 300) if place["dataset"] == "digits" else self.held_out

@@ -12,7 +12,7 @@ from .hyper.architectures import Network
 
 Accuracy = tuple[float, float]  # mean, standard deviation
 
-NETWORKS = 100  # behind each number: 20 trained on each of 5 sets
+SETS = 5  # behind each number, with 20 networks trained on each
 
 
 def _grid(text: str) -> dict[tuple[str, ...], Accuracy]:

@@ -1,15 +1,19 @@
 """dclib.pages.charts, and the tables of Table 1 and Fig. 3: what is drawn is what is recorded, ours apart from the paper's."""
 
 import dataclasses
+import re
+import shlex
 
 import numpy as np
 import pytest
 
-from dclib import report
+from dclib import experiments, report
 from dclib.pages.charts import OURS, PAPER
+from dclib.pages.sentences import OPTIONS
 from dclib.recorded.outcomes import Outcome
 from dclib.results import CondensedSet, Store
 from dclib.spec import Condensation, MakeSet, full
+from dclib.support.console import whole, words
 
 
 def outcome(network, accuracies=(), ipc=1, dataset="mnist", paper=None, preset="cpu", **more):
@@ -92,10 +96,43 @@ def test_the_relative_table():
 
 def test_what_cpu_does_not_fill_is_told_with_the_preset_that_does():
     rows = [outcome("ConvNet"), outcome("ConvNet", dataset="svhn")]
-    text = report.missing_sentence(rows)
-    assert "`dclib run coresets --preset cpu` computes them, but for SVHN, " in text
-    assert "which `dclib run coresets --preset paper` computes" in text
-    assert report.missing_sentence(rows[1:]).endswith("; `dclib run coresets --preset paper` computes them.")
+    assert filled(rows) == {"cpu": [rows[0].place], "paper": [rows[1].place]}
+    assert filled(rows[1:]) == {"paper": [rows[1].place]}
+
+
+def filled(rows, preset=""):
+    """The cells without a number that each command of the sentence computes, by its preset; it may compute others beside them."""
+    found = {}
+    for command in re.findall("`(dclib run [^`]+)`", report.missing_sentence(rows, preset)):
+        _, _, name, *options = shlex.split(command)
+        given = dict(zip(options[::2], options[1::2], strict=True))
+        budget = experiments.find_preset(given.pop("--preset"))
+        narrow = {axis: words([given[option]]) if option in given else None for axis, option in OPTIONS.items()}
+        narrow["ipc"] = whole(narrow["ipc"])
+        places = [cell.place for cell in experiments.find(name).cells(budget, **narrow)]
+        found[budget.name] = [o.place for o in rows if not o.sets and o.place in places]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "narrow"),
+    [
+        ("coresets", dict(dataset=("cifar100",), ipc=(1,))),
+        ("coresets", dict(dataset=("mnist",), network=("k-center",), ipc=(10, 50))),
+        ("coresets", dict(network=("LeNet",), test_network=("LeNet",))),
+        ("cross_arch", dict(network=("ConvNet:width=64",), test_network=("MLP", "LeNet"))),
+        ("ablation_distance", dict(network=("MLP",), test_network=("MLP",), variant=("", "distance=cosine,image_lr=1"))),
+        ("more_baselines", {}),
+        ("choices", {}),
+        ("distillation", dict(dataset=("cifar10",))),
+    ],
+)
+def test_the_commands_that_are_named_fill_every_missing_cell_with_the_narrowing_that_was_given(name, narrow, tmp_path):
+    rows = report.look_up(name, store=Store(tmp_path), **narrow)
+    computed = filled(rows)
+    assert all(any(o.place in places for places in computed.values()) for o in rows)
+    assert ("--" in report.missing_sentence(rows).replace("--preset", "")) == bool(narrow)
+    assert filled(rows, "smoke") == {"smoke": [o.place for o in rows]}
 
 
 # --- images
@@ -109,7 +146,7 @@ def a_set(ipc=1, classes=10):
 def test_several_grids_name_their_sets_and_classes():
     figure = report.image_grids({"one": a_set(), "other": a_set()}).figure
     assert [part.get_suptitle() for part in figure.subfigs] == ["one", "other"]
-    assert [p.get_title() for p in figure.subfigs[0].axes] == list("abcdefghij")
+    assert [text.get_text() for text in figure.subfigs[0].axes[0].texts] == list("abcdefghij")
     more = report.image_grids({"x": a_set(4), "y": a_set(4), "z": a_set(4)}).figure
     assert [p.get_ylabel() for p in more.subfigs[1].axes] == list("abcdefghij")
     assert more.subfigs[0].axes[0].images[0].get_array().shape == (4, 4 * 4 + 3)

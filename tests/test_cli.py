@@ -611,6 +611,17 @@ def test_status_of_one_experiment_says_what_it_asks(call, experiment):
     assert call("status", experiment.name, "--preset", "cpu")[1].splitlines()[2].startswith("cpu")
 
 
+def test_status_says_how_many_networks_of_how_many_a_cell_in_part_has(call, tmp_path):
+    """Two sets of random images with three networks are all of `cpu` and 6 of the 100 networks of `paper`."""
+    cell = experiments.CORESETS.cells(experiments.CPU, dataset="fashionmnist", ipc=1, network="random")[0]
+    for run in cell.runs():
+        made = dict(key=run.key, kind="TrainNetworks", accuracies={"0": 50.0, "1": 51.0, "2": 52.0})
+        Store(tmp_path / "results").add("cpu", made)
+    _, out, _ = call("status", "coresets")
+    assert re.search(r"^cpu .* 1 of 64$", out, re.M)
+    assert re.search(r"^paper .* 0 of 64, 1 in part: 6 of 100 networks$", out, re.M)
+
+
 def test_status_and_data_in_an_empty_folder(call, tmp_path):
     status, out, err = call("status")
     assert (status, err) == (0, "")

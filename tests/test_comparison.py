@@ -21,9 +21,9 @@ MADE = [
     dict(kind="TrainNetworks", key="k-center-key-0", preset="cpu"),
 ]
 ROWS = [
-    outcome("k-center", (88.0, 90.0), paper=(89.2, 1.6), records=tuple(MADE)),
+    outcome("k-center", (88.0, 90.0), (88.0, 90.0), paper=(89.2, 1.6), records=tuple(MADE)),
     outcome("forgetting", paper=(35.5, 5.6)),
-    outcome("ConvNet", (80.0, 80.0), paper=(91.7, 0.5)),
+    outcome("ConvNet", (80.0, 80.0), (80.0, 80.0), paper=(91.7, 0.5)),
     outcome("whole", (99.0,), paper=(99.6, 0.0)),
     outcome("k-center", ipc=10),
     outcome("ConvNet", (96.0,), ipc=10),
@@ -52,7 +52,7 @@ def test_a_cell_has_ours_the_papers_the_difference_and_what_it_rests_on(shown):
         '<a href="#records-mnist-1-k-center-ConvNet">89.0 ± 1.0</a>',
         "89.2 ± 1.6",
         "−0.2 (−0.2)",
-        "<small>cpu, 1 × 2</small>",
+        "<small>cpu, 2 × 2</small>",
     ]
     assert one[2] == "—<br>35.5 ± 5.6", "the paper's number never stands in our line"
 
@@ -61,14 +61,14 @@ def test_beyond_two_standard_errors_a_difference_is_of_another_class_and_so_is_i
     one = cells(shown._repr_markdown_())[2]
     assert re.search(r'<span class="apart">−11.7 \(−\d+\.\d\)</span>', one[3])
     assert "apart" not in one[1]
-    assert one[4].split("<br>")[2] == "−0.6", "neither has a spread"
+    assert one[4].split("<br>")[2] == "−0.6", "a single set has no spread that is known"
 
 
 def test_as_text_it_is_a_list(shown):
     assert repr(shown).startswith("One table. Each cell: ours, the paper's, ")
     rows = cells(repr(shown))
     assert rows[0] == ["images/class", "images", "ours", "paper", "difference", "in std. errors", "sets × networks", "preset"]
-    assert rows[2] == ["1", "k-center", "89.0 ± 1.0", "89.2 ± 1.6", "−0.2", "−0.2", "1 × 2", "cpu"]
+    assert rows[2] == ["1", "k-center", "89.0 ± 1.0", "89.2 ± 1.6", "−0.2", "−0.2", "2 × 2", "cpu"]
     assert len(rows) == 2 + len(ROWS)
     assert "<" not in repr(shown)
 
@@ -80,7 +80,7 @@ def test_every_link_leads_to_the_records_of_its_cell(shown):
     assert len(set(places)) == len(places)
     row = cells(report.records_list(ROWS))[2]
     assert row[0] == f'<a id="{links[0]}"></a>MNIST, 1/class, k-center'
-    assert row[1] == "`k-center-key-0`: 88.00, 90.00"
+    assert row[1] == "`k-center-key-0`: 88.00, 90.00<br>`k-center-key-1`: 88.00, 90.00"
     assert row[2] == "whole set `whole-key`<br>set `set-key`"
     assert row[3] == "`cpu/whole.jsonl`<br>`paper/sets.jsonl`<br>`cpu/networks.jsonl`"
 

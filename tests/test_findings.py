@@ -122,9 +122,11 @@ def test_choices_are_set_against_what_they_depart_from():
 
 
 def test_what_is_missing_and_left_to_the_paper_s_budget_is_told(tmp_path):
-    for name, left in (("ablation_distance", "computes 12 of them"), ("ablation_loops", "computes 8 of them")):
+    for name, *numbers in (("ablation_distance", 12, 12), ("ablation_loops", 8, 88)):
         text = report.missing_sentence(report.look_up(name, store=Store(tmp_path)))
-        assert text.endswith(f"`dclib run {name} --preset cpu` {left}, `--preset paper` the others.")
+        presets = zip(("cpu", "paper"), numbers, strict=True)
+        commands = [f"`dclib run {name} --preset {preset}` computes {n} of them" for preset, n in presets]
+        assert text.endswith(", ".join(commands) + ".")
     crossed = report.missing_sentence(report.look_up("ablation_width", store=Store(tmp_path)))
     assert crossed.endswith("`dclib run ablation_width --preset cpu` computes them.")
 

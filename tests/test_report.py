@@ -9,8 +9,9 @@ import pytest
 
 from dclib import experiments, report
 from dclib.errors import FileError, SpecError
-from dclib.experiments import CPU, CROSS_ARCH, METHOD, PAPER, RANDOM, SMOKE
-from dclib.recorded.outcomes import Outcome, look_up
+from dclib.experiments import CORESETS, CPU, CROSS_ARCH, METHOD, PAPER, RANDOM, SMOKE
+from dclib.pages.tables import counts
+from dclib.recorded.outcomes import Outcome, error_between, look_up
 from dclib.results import CondensedSet, Store
 
 
@@ -95,6 +96,40 @@ def test_a_preset_reads_its_own_hyper_parameters_wherever_they_are_recorded(stor
     assert method(store, "paper").sets == ()
 
 
+def test_a_run_that_another_table_recorded_fills_every_cell_that_it_answers(store):
+    """T8's grid at `cpu` has MNIST at one image alone, and T7's three networks; what Table 1 and Table 2 record counts there."""
+    cell = only(CORESETS, CPU, dataset="cifar10", ipc=10, network="ConvNet")
+    record(store, cell, 39.0, 40.0, 41.0)
+    record(store, only(CROSS_ARCH, CPU, network="VGG11", test_network="VGG11"), 60.0)
+    (t8,) = look_up("more_baselines", store=store, dataset="cifar10", ipc=10, network="ConvNet")
+    assert (t8.preset, t8.mean, t8.complete) == ("cpu", 40.0, True)
+    assert [o.mean for o in look_up("more_baselines", store=store) if o.sets] == [40.0], "not narrowed, the same"
+    (t7,) = [o for o in look_up("ablation_distance", store=store) if o.sets]
+    assert (t7.place["network"], t7.mean, t7.planned, t7.complete) == ("VGG11", 60.0, (2, 3), False)
+    assert [o for o in look_up("more_baselines", "cpu", store) if o.sets] == [], "a preset's own table is its grid"
+
+
+def test_a_cell_is_at_a_preset_with_its_number_of_sets_and_networks_and_else_says_how_many_of_how_many(store):
+    """Random images of FashionMNIST are trained on alike at `cpu` and `paper`: 2 × 3 are all of the one and few of the other."""
+    cell = only(CORESETS, PAPER, dataset="fashionmnist", ipc=1, network=RANDOM)
+    assert cell.runs([0])[0].key == only(CORESETS, CPU, dataset="fashionmnist", ipc=1, network=RANDOM).runs([0])[0].key
+    place = dict(dataset="fashionmnist", ipc=1, network=RANDOM)
+    record(store, cell, 50.0, 51.0, 52.0)
+    (begun,) = look_up("coresets", store=store, **place)
+    assert (begun.preset, counts(begun)) == ("cpu", "1 × 3 of 2 × 3")
+    record(store, cell, 50.0, 51.0, 52.0, seed=1)
+    (whole,) = look_up("coresets", store=store, **place)
+    assert (whole.preset, whole.complete, counts(whole)) == ("cpu", True, "2 × 3")
+    (asked,) = look_up("coresets", "paper", store, **place)
+    assert (asked.preset, asked.complete, counts(asked)) == ("paper", False, "2 × 3 of 5 × 20")
+    assert "of fewer than the preset has for 1 of 1" in report.budget([asked])
+    assert "(paper, in part)" in report.matrix_table([asked, outcome((1.0,))])
+    for seed in range(5):
+        record(store, cell, *map(float, range(20)), seed=seed)
+    (full,) = look_up("coresets", store=store, **place)
+    assert (full.preset, full.complete) == ("paper", True)
+
+
 def test_every_number_is_printed_and_an_arrow_marks_what_random_images_beat(store):
     """At smoke as elsewhere: nothing is left out because it lost."""
     for network, value in (("MLP", 80.1), ("LeNet", 79.9)):
@@ -137,13 +172,22 @@ def test_the_difference_is_ours_minus_the_papers():
 
 
 def test_the_standard_error_takes_the_networks_spread_but_not_less_than_the_papers():
-    assert outcome((88.0, 92.0)).standard_error == pytest.approx((8 / 2 + 1 / 100) ** 0.5)  # the sample's variance
-    assert outcome((90.0, 90.0)).standard_error == pytest.approx((1 / 2 + 1 / 100) ** 0.5)
+    assert outcome((88.0, 92.0), (88.0, 92.0)).standard_error == pytest.approx((4 / 3 + 1 / 5) ** 0.5)  # the sample's variance
+    assert outcome((90.0, 90.0), (90.0, 90.0)).standard_error == pytest.approx((1 / 4 + 1 / 5) ** 0.5)
+
+
+def test_a_single_set_has_no_standard_error_and_nothing_is_said_to_lie_within_it():
+    one = outcome((96.0, 97.0, 98.0))
+    assert (one.difference, one.squared_error, one.standard_error, one.standard_errors) == (7.0, None, None, None)
+    assert error_between(one, outcome((90.0,), (91.0,))) is None
+    assert "lie 0 of 1; 1 with a single set have no" in report.agreement_sentence([one, outcome((80.0,), (80.0,))])
+    cells = [cell.strip() for cell in report.list_table([one]).splitlines()[2].split("|")]
+    assert (cells[4], cells[5]) == ("+7.0", "—")
 
 
 def test_the_standard_error_takes_the_spread_of_sets_where_it_is_larger():
     apart = outcome((80.0,) * 5, (90.0,) * 5)
-    assert apart.standard_error == pytest.approx((50 / 2 + 1 / 100) ** 0.5)
+    assert apart.standard_error == pytest.approx((50 / 2 + 1 / 5) ** 0.5)
     assert apart.standard_errors == pytest.approx(-5.0 / apart.standard_error)
 
 
@@ -154,7 +198,7 @@ def test_there_is_no_difference_without_two_numbers():
 
 def test_agreement_counts_and_names_the_farthest():
     names = ("MLP", "ConvNet", "LeNet")
-    cells = [outcome((m,) * 20, place=MNIST | {"network": n}) for n, m in zip(names, (90.1, 89.0, 80.0), strict=True)]
+    cells = [outcome((m,) * 20, (m,) * 20, place=MNIST | {"network": n}) for n, m in zip(names, (90.1, 89.0, 80.0), strict=True)]
     assert report.agreement_sentence(cells) == (
         "Within two standard errors of the paper's number lie 1 of 3; the median difference is −1.0 points, "
         "the largest −10.0 (condensed with LeNet)."
@@ -212,7 +256,7 @@ def test_list_table():
     assert report.list_table(rows) == table(
         "| data set             |       ours |      paper | difference | in std. errors | sets × networks | preset |",
         "|----------------------|-----------:|-----------:|-----------:|---------------:|----------------:|-------:|",
-        "| MNIST                | 91.0 ± 1.0 | 90.0 ± 1.0 |       +1.0 |           +1.7 |           2 × 2 |    cpu |",
+        "| MNIST                | 91.0 ± 1.0 | 90.0 ± 1.0 |       +1.0 |           +1.4 |           2 × 2 |    cpu |",
         "| SVHN-10k, a stand-in |          — |          — |          — |              — |               — |      — |",
     )
 

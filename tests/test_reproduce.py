@@ -56,6 +56,12 @@ def test_parameters_are_the_plain_data_of_a_notebook():
         (("MLP", "LeNet"), ["MLP", "LeNet"]),
         (10, [10]),
         ("", []),
+        ("[1, 10]", [1, 10]),
+        ("(1, 10)", [1, 10]),
+        ("(10)", [10]),
+        (" ['ConvNet:width=64,norm=batch', \"MLP\"]", ["ConvNet:width=64,norm=batch", "MLP"]),
+        ("[mnist, cifar10]", ["mnist", "cifar10"]),
+        ("[]", []),
     ],
 )
 def test_a_list_parameter_may_be_text(value, read):

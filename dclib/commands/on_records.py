@@ -73,7 +73,7 @@ def run(
         outcomes = look_up(experiment, preset, store, **narrow)
         crossed = {"network", "test_network"} <= set(varying(outcomes))
         print(report.matrix_table(outcomes) if crossed else report.list_table(outcomes))
-        print(report.missing_sentence(outcomes))
+        print(report.missing_sentence(outcomes, preset))
     if left:
         say(f"time is up: {len(left)} of {len(cells)} cells are left; the same command goes on from there")
 
@@ -171,9 +171,13 @@ def status(
 
 
 def _recorded(experiment: Any, preset: Any, store: Any) -> str:
-    """How many of an experiment's cells are recorded at a preset."""
+    """How many of an experiment's cells are recorded at a preset, and how many networks of those that are in part."""
     cells = experiment.cells(preset)
-    return f"{len(cells) - len(store.incomplete(cells))} of {len(cells)}"
+    left = store.incomplete(cells)
+    counts = [[(run.networks - len(store.missing(run)), run.networks) for run in cell.runs()] for cell in left]
+    begun = [tuple(map(sum, zip(*one, strict=True))) for one in counts if any(done for done, _ in one)]
+    part = f", {len(begun)} in part: {sum(done for done, _ in begun)} of {sum(n for _, n in begun):,} networks" if begun else ""
+    return f"{len(cells) - len(left)} of {len(cells)}{part}"
 
 
 def merge(

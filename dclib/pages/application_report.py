@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from math import isnan
 
 from .. import paper
+from ..recorded.claims import Interval, interval
 from ..recorded.outcomes import DASH, title
-from ..recorded.ranking import Correlation, Interval, interval, least_sure
+from ..recorded.ranking import Correlation, least_sure
 from ..recorded.studied import TOP, Learned, Search, spread
 from ..report import numbered_table, pipe_table
 from ..studies import PROXIES, SOURCES

@@ -5,10 +5,10 @@ from statistics import fmean
 from typing import Any
 
 from ..hyper import variants
-from ..recorded.outcomes import DASH, Outcome, labels, title, varying
+from ..recorded.outcomes import DASH, Outcome, error_between, labels, title, varying
 from ..spec import Network
 from .sentences import signed
-from .tables import figure
+from .tables import counts, figure
 
 SIDES = {"network": "by what condensed (stage C)", "test_network": "by what was trained (stage T)", "variant": "by distance"}
 
@@ -87,14 +87,14 @@ def choices_rows(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]
         base = places.get(tuple(_base(o).values()))
         shown = o.shown and base is not None and base is not o and base.shown
         difference = o.mean - base.mean if shown else None
-        error = (o.squared_error + base.squared_error) ** 0.5 if shown else 0.0
+        error = error_between(o, base) if shown else None
         same = shown and o.keys == base.keys
         words = [title(o.place["dataset"]), str(o.place["ipc"]), o.place["network"], title(o.place["variant"])]
         numbers = [figure(o, "ours"), "the same" if same else signed(difference) if shown else DASH]
         numbers += [signed(difference / error) if error and not same else DASH, _steps_done(o)]
-        rows.append([*words, *numbers, f"{o.preset} {len(o.sets)}, {len(o.accuracies)}" if o.sets else DASH])
+        rows.append([*words, *numbers, f"{o.preset} {counts(o)}" if o.sets else DASH])
     head = ["data set", "images/class", "condensed with", "changed", "accuracy", "difference", "in std. errors", "outer steps"]
-    return [*head, "preset; sets, networks"], rows
+    return [*head, "preset; sets × networks"], rows
 
 
 def _base(outcome: Outcome) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Recorded outcomes in words: what they rest on, what is missing, how near the paper they are, what they cost."""
 
+import shlex
 from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
@@ -11,6 +12,9 @@ from ..support.progress import clock
 
 AXIS_NAMES = {"dataset": "data set", "ipc": "images/class", "network": "condensed with", "test_network": "trained"}
 AXIS_NAMES["variant"] = "variant"
+OPTIONS = {"dataset": "--datasets", "ipc": "--ipc", "network": "--networks", "test_network": "--test-networks"}
+OPTIONS["variant"] = "--variants"
+Place = dict[str, Any]
 
 KINDS = {"WholeTraining": "training on a whole set", "TrainGan": "GAN", "MakeSet": "set", "TrainNetworks": "trained network"}
 KINDS |= {"LearnTasks": "run on all tasks", "TrainCandidate": "trained candidate"}
@@ -34,7 +38,9 @@ def budget(outcomes: Sequence[Outcome]) -> str:
     sets, networks = [len(o.sets) for o in recorded], [len(a) for o in recorded for a in o.sets]
     presets = presets_of(recorded)
     rests = f"{_span(sets, 'set')} × {_span(networks, 'network')} for each number"
-    return f"preset{'s' if len(presets) > 1 else ''} {' and '.join(presets)}; {rests}"
+    part = sum(not o.complete for o in recorded)
+    short = f", of fewer than the preset has for {part} of {len(recorded)}" if part else ""
+    return f"preset{'s' if len(presets) > 1 else ''} {' and '.join(presets)}; {rests}{short}"
 
 
 def _span(counts: Sequence[int], what: str) -> str:
@@ -42,28 +48,43 @@ def _span(counts: Sequence[int], what: str) -> str:
     return f"{low if low == high else f'{low} to {high}'} {what}{'' if high == 1 else 's'}"
 
 
-def missing_sentence(outcomes: Sequence[Outcome]) -> str:
-    """Say which cells are dashes, why, and which command fills them; empty if there is none."""
-    absent = sum(not o.sets for o in outcomes)
-    return f"{absent} of {len(outcomes)} cells are not recorded yet and stand as {DASH}; {_fills(outcomes)}" if absent else ""
+def missing_sentence(outcomes: Sequence[Outcome], preset: str = "") -> str:
+    """Say which cells are dashes and which commands fill them; empty if there is none.
+
+    Args:
+        outcomes: of one experiment, from `look_up`.
+        preset: at which they are to be filled; by default the smallest whose grid has them, but for `smoke`, else `cpu`.
+    """
+    absent = [o.place for o in outcomes if not o.sets]
+    if not absent:
+        return ""
+    fills = _fills(outcomes, absent, preset)
+    return f"{len(absent)} of {len(outcomes)} cells are not recorded yet and stand as {DASH}; {fills}"
 
 
-def _fills(outcomes: Sequence[Outcome]) -> str:
-    """Which command computes the cells that are not recorded."""
-    name, missing = outcomes[0].experiment, [o.place for o in outcomes if not o.sets]
-    grid, full = ([cell.place for cell in experiments.find(name).cells(preset)] for preset in (experiments.CPU, experiments.PAPER))
-    at_cpu, at_paper = [p for p in missing if p in grid], [p for p in missing if p in full and p not in grid]
-    in_both = {p["dataset"] for p in at_cpu} & {p["dataset"] for p in at_paper}
-    known = {axis: {p[axis] for p in grid} for axis in ("dataset", "test_network")}
-    beyond = [[p[axis] for axis in known if p[axis] not in known[axis]] for p in missing]  # for each, what of it `cpu` has nowhere
-    cpu, paper = (f"`dclib run {name} --preset {preset}` computes" for preset in ("cpu", "paper"))
-    if in_both:
-        return f"{cpu} {len(at_cpu)} of them, `--preset paper` the others."
-    if len(at_paper) == len(missing):
-        return f"{paper} them."
-    if any(beyond) and not all(beyond):
-        return f"{cpu} them, but for {_listed(sorted({title(value) for values in beyond for value in values}))}, which {paper}."
-    return f"{cpu} them."
+def _fills(outcomes: Sequence[Outcome], absent: Sequence[Place], preset: str) -> str:
+    """Which commands compute the cells that are not recorded, and how many each, with the narrowing that it takes."""
+    name = outcomes[0].experiment
+    grids = {p.name: [cell.place for cell in experiments.find(name).cells(p)] for p in experiments.PRESETS.values()}
+    smallest, larger = (experiments.CPU.name, experiments.PAPER.name) if not preset else (preset, preset)
+    beyond = [place for place in absent if place not in grids[smallest] and place in grids[larger]]
+    rest = [place for place in absent if place not in beyond]
+    groups = [(p, places) for p, places in ((smallest, rest), (larger, beyond)) if places]
+    commands = [(_command(name, p, outcomes, places, grids[p]), len(places)) for p, places in groups]
+    if len(commands) == 1:
+        return f"`{commands[0][0]}` computes them."
+    return ", ".join(f"`{command}` computes {number} of them" for command, number in commands) + "."
+
+
+def _command(name: str, preset: str, outcomes: Sequence[Outcome], wanted: Sequence[Place], grid: Sequence[Place]) -> str:
+    """The command that computes these cells at a preset: an axis is narrowed where the page's is, or where they leave the grid."""
+    words = ["dclib", "run", name, "--preset", preset]
+    for axis, option in OPTIONS.items():
+        page, known = {o.place[axis] for o in outcomes}, {place[axis] for place in grid}
+        values = list(dict.fromkeys(place[axis] for place in wanted))
+        if not page >= known or not known >= set(values):
+            words += [option, " ".join(str(value) or "default" for value in values)]
+    return shlex.join(words)
 
 
 def agreement_sentence(outcomes: Sequence[Outcome]) -> str:
@@ -73,8 +94,10 @@ def agreement_sentence(outcomes: Sequence[Outcome]) -> str:
     both = [o for o in outcomes if o.difference is not None]
     if not both:
         return "There is no number of ours beside one of the paper's yet."
-    near = sum(abs(o.difference) <= 2 * o.standard_error for o in both)
-    said = f"Within two standard errors of the paper's number lie {near} of {len(both)}"
+    sure = [o for o in both if o.standard_error is not None]
+    near = sum(abs(o.difference) <= 2 * o.standard_error for o in sure)
+    single = f"; {len(both) - len(sure)} with a single set have no standard error" if len(sure) < len(both) else ""
+    said = f"Within two standard errors of the paper's number lie {near} of {len(sure)}{single}"
     if len(both) < 3:
         return said + "."
     far = max(both, key=lambda o: abs(o.difference))

@@ -86,8 +86,11 @@ def _kinds(outcomes: Iterable[Outcome]) -> list[str]:
 
 
 def counts(o: Outcome) -> str:
-    """Sets × networks, or, where sets have different numbers of networks, sets and all networks."""
-    return f"{len(o.sets)} × {len(o.sets[0])}" if len(set(map(len, o.sets))) == 1 else f"{len(o.sets)}, {len(o.accuracies)}"
+    """Sets × networks, or, where sets have different numbers of networks, sets and all networks; of how many, if that is more."""
+    sets, networks = o.planned
+    if len(set(map(len, o.sets))) == 1:
+        return f"{len(o.sets)} × {len(o.sets[0])}" + ("" if o.complete else f" of {sets} × {networks}")
+    return f"{len(o.sets)}, {len(o.accuracies)}" + ("" if o.complete else f" of {sets}, {sets * networks}")
 
 
 def figure(o: Outcome, kind: str, name_preset: bool = False) -> str:
@@ -101,7 +104,7 @@ def figure(o: Outcome, kind: str, name_preset: bool = False) -> str:
     if kind == "difference":
         return signed(o.difference)
     spread = f" ± {o.std:.1f}" if len(o.accuracies) > 1 else ""
-    return f"{o.mean:.1f}{spread}" + (f" ({o.preset})" if name_preset else "")
+    return f"{o.mean:.1f}{spread}" + (f" ({o.preset}{'' if o.complete else ', in part'})" if name_preset else "")
 
 
 def pipe_table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:

@@ -2,7 +2,8 @@
 
 A cell's number is the mean over every network recorded for it, on whichever of the sets 0 … 4 exist; optimal random selection
 looks at more sets and keeps the best. At "best" each cell takes the most faithful preset that has records, never the highest
-accuracy, and never `smoke`.
+accuracy, and never `smoke`. A preset's grid says only what is computed: a run that another table recorded under the same key
+fills its cell here, too.
 """
 
 import itertools
@@ -53,6 +54,7 @@ class Outcome:
         keys: of the runs of stage T, one for each set.
         records: of these runs and of those that made the sets.
         paper: mean and standard deviation that the paper prints, if any.
+        planned: how many sets the preset has for this cell, and how many networks on each.
     """
 
     experiment: str
@@ -62,6 +64,7 @@ class Outcome:
     keys: tuple[str, ...] = ()
     records: tuple[dict[str, Any], ...] = ()
     paper: tuple[float, float] | None = None
+    planned: tuple[int, int] = (1, 1)
 
     @property
     def accuracies(self) -> list[float]:
@@ -72,6 +75,12 @@ class Outcome:
     def shown(self) -> bool:
         """Whether there is a number to show."""
         return bool(self.sets)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the number rests on as many sets and networks as the preset has."""
+        sets, networks = self.planned
+        return sum(len(found) >= networks for found in self.sets) >= sets
 
     @cached_property
     def mean(self) -> float | None:
@@ -90,23 +99,25 @@ class Outcome:
 
     @property
     def squared_error(self) -> float | None:
-        """The variance of our mean, on the safe side.
+        """The variance of our mean, on the safe side; None for a single set, whose spread is not known.
 
-        It is taken from the spread of networks or from that of the sets' means, whichever gives more, the former not below the
-        paper's, if it has one (two networks may agree by luck).
+        It is taken from the spread of the sets' means or from that of networks, whichever gives more, the latter not below the
+        paper's, if it has one (two sets may agree by luck).
         """
-        if not self.sets:
+        if len(self.sets) < 2:
             return None
         n, theirs = len(self.accuracies), self.paper[1] if self.paper else 0.0
-        networks = max(self.std**2 / max(1, n - 1), theirs**2 / n)
-        return max(networks, variance(map(fmean, self.sets)) / len(self.sets) if len(self.sets) > 1 else 0.0)
+        return max(variance(map(fmean, self.sets)) / len(self.sets), self.std**2 / (n - 1), theirs**2 / n)
 
     @property
     def standard_error(self) -> float | None:
-        """Of the difference: ours by `squared_error`; the paper's is its standard deviation over √100."""
-        if not self.shown or not self.paper:
+        """Of the difference; None for a single set. Ours is by `squared_error`, the paper's its standard deviation over √5.
+
+        What the paper prints is over all networks; at most all of it is between its five sets.
+        """
+        if not self.shown or not self.paper or self.squared_error is None:
             return None
-        return (self.squared_error + self.paper[1] ** 2 / paper.NETWORKS) ** 0.5
+        return (self.squared_error + self.paper[1] ** 2 / paper.SETS) ** 0.5
 
     @property
     def standard_errors(self) -> float | None:
@@ -114,12 +125,19 @@ class Outcome:
         return self.difference / self.standard_error if self.standard_error else None
 
 
+def error_between(one: Outcome, other: Outcome) -> float | None:
+    """The standard error of the difference of two of our means; None where one is of a single set."""
+    errors = [one.squared_error, other.squared_error]
+    return None if None in errors else sum(errors) ** 0.5
+
+
 def look_up(experiment: str, preset: str = "best", store: Store | None = None, **narrow: Sequence | int | None) -> list[Outcome]:
     """Return what is recorded for each cell of an experiment; nothing is computed.
 
     Args:
         experiment: its name.
-        preset: smoke, cpu or paper; "best" takes for each cell the first of `experiments.BEST` that has records.
+        preset: smoke, cpu or paper; "best" takes for each cell the first of `experiments.BEST` that has records, and each cell
+            that is in the grid of any of them.
         store: where records are; by default those of `results.results_root`.
         narrow: values for an axis in place of the grid's.
 
@@ -129,21 +147,30 @@ def look_up(experiment: str, preset: str = "best", store: Store | None = None, *
     declared, store = experiments.find(experiment), store or Store(preset=preset)
     one_of("preset", preset, ("best", *experiments.PRESETS))
     presets = experiments.BEST if preset == "best" else (experiments.find_preset(preset),)
-    places: dict[tuple, list[Cell]] = {}
-    for cell in itertools.chain(*(declared.cells(p, **narrow) for p in presets)):
-        places.setdefault(tuple(cell.place.values()), []).append(cell)
-    return [_first_recorded(experiment, cells, store) for cells in places.values()]
+    places = {tuple(cell.place.values()): cell.place for p in presets for cell in declared.cells(p, **narrow)}
+    return [_first_recorded(experiment, [declared.cell(p, **place) for p in presets], store) for place in places.values()]
 
 
 def _first_recorded(experiment: str, cells: Sequence[Cell], store: Store) -> Outcome:
-    place = cells[0].place
-    printed = paper.find(experiment, place)
-    for cell in cells:
-        if sets := _accuracies(cell, store):
-            keys = dict.fromkeys(key for run in cell.runs(_seeds(cell)) for key in _behind(run))
-            records = tuple(r for key in keys for r in store.records.get(key, []))
-            return Outcome(experiment, place, cell.preset.name, tuple(sets.values()), tuple(sets), records, printed)
-    return Outcome(experiment, place, paper=printed)
+    """The outcome at the first of these cells, one for each preset, that has records.
+
+    Where later presets have the same runs, it is said to be at the first at which it is complete, or at the last.
+    """
+    every = [_recorded(experiment, cell, store) for cell in cells]
+    first = next((o for o in every if o.sets), every[0])
+    same = [o for o in every if o.keys == first.keys]
+    return next((o for o in same if o.complete), same[-1])
+
+
+def _recorded(experiment: str, cell: Cell, store: Store) -> Outcome:
+    """What is recorded for a cell at its preset."""
+    printed = paper.find(experiment, cell.place)
+    if not (sets := _accuracies(cell, store)):
+        return Outcome(experiment, cell.place, paper=printed)
+    keys = dict.fromkeys(key for run in cell.runs(_seeds(cell)) for key in _behind(run))
+    records = tuple(r for key in keys for r in store.records.get(key, []))
+    planned = (len(sets) if ORS.get(cell.network, 1.0) < 1 else cell.sets), cell.networks
+    return Outcome(experiment, cell.place, cell.preset.name, tuple(sets.values()), tuple(sets), records, printed, planned)
 
 
 def _accuracies(cell: Cell, store: Store) -> dict[str, tuple[float, ...]]:

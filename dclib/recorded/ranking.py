@@ -1,35 +1,20 @@
 """How well one ranking of architectures foretells another (the paper's Table 4, Fig. F1): Spearman's ρ with its interval.
 
-And the intervals of differences, on which the verdicts about both applications rest.
-
 Ten points, which is what the paper's ρ rests on, leave it nearly open: the interval at ρ = 0 reaches from -0.63 to 0.63.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import NormalDist, fmean, stdev
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import rankdata
-from scipy.stats import t as student
+
+from .claims import LEVEL, NOTHING, Interval
 
 LEAST = 4  # points, below which there is no interval
 DRAWS = 2000  # of a bootstrap
-LEVEL = 0.95  # of every interval
-
-
-class Interval(NamedTuple):
-    """A number and the ends of its interval; NaN where there are too few points."""
-
-    mean: float
-    low: float
-    high: float
-
-    @property
-    def verdict(self) -> str:
-        """What it says of a number that is claimed to be positive: "borne out", "refuted", or "open" if zero lies inside."""
-        return "borne out" if self.low > 0 else "refuted" if self.high < 0 else "open"
 
 
 class Correlation(NamedTuple):
@@ -89,17 +74,10 @@ def advantage(one: Mapping[str, float], other: Mapping[str, float], whole: Mappi
     names = sorted(one.keys() & other.keys() & whole.keys())
     a, b, c = (np.array([source[name] for name in names]) for source in (one, other, whole))
     if len(names) < LEAST or math.isnan(mean := float(_rho(a, c) - _rho(b, c))):
-        return Interval(math.nan, math.nan, math.nan)
+        return NOTHING
     drawn = np.random.default_rng(0).integers(len(names), size=(DRAWS, len(names)))
     differences = _rho(a[drawn], c[drawn]) - _rho(b[drawn], c[drawn])
     return Interval(mean, *map(float, np.nanquantile(differences, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])))
-
-
-def interval(values: Sequence[float]) -> Interval:
-    """Return the mean of values and the interval by Student's t; of a single value it is everything."""
-    n, mean = len(values), fmean(values)
-    half = float(student.ppf((1 + LEVEL) / 2, n - 1)) * stdev(values) / n**0.5 if n > 1 else math.inf
-    return Interval(mean, mean - half, mean + half)
 
 
 def agreement(proxy: Mapping[str, float], whole: Mapping[str, float], count: int = 0) -> Correlation:

@@ -15,7 +15,8 @@ from ..experiments import BEST, PRESETS
 from ..hyper.applications import ApplicationRun, behind
 from ..results import Store
 from ..studies import CONTINUAL, NAS, SOURCES, Case, Study
-from .ranking import Correlation, Interval, advantage, agreement, best
+from .claims import Interval
+from .ranking import Correlation, advantage, agreement, best
 
 TOP = 10  # architectures that the paper's ρ looks at
 
