@@ -148,8 +148,8 @@ def test_several_grids_name_their_sets_and_classes():
     assert [part.get_suptitle() for part in figure.subfigs] == ["one", "other"]
     assert [text.get_text() for text in figure.subfigs[0].axes[0].texts] == list("abcdefghij")
     more = report.image_grids({"x": a_set(4), "y": a_set(4), "z": a_set(4)}).figure
-    assert [p.get_ylabel() for p in more.subfigs[1].axes] == list("abcdefghij")
-    assert more.subfigs[0].axes[0].images[0].get_array().shape == (4, 4 * 4 + 3)
+    assert [label.get_text() for label in more.subfigs[1].axes[0].get_yticklabels()] == list("abcdefghij")
+    assert more.subfigs[0].axes[0].images[0].get_array().shape == (10 * 4 + 9, 4 * 4 + 3)
 
 
 def test_no_grid_says_so():
