@@ -37,11 +37,7 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	@rm -rf _build/demo && mkdir -p _build/demo
 	@echo 'Learning one image for each digit, then the sets of two other networks; training three networks on each ...'
-	@export DCLIB_RESULTS=_build/demo/results; \
-	$(PY) notebooks/demo.py _build/demo; \
-	$(PY) -m papermill notebooks/cross_arch.ipynb _build/demo/cross_arch.ipynb -p preset smoke \
-	  --no-progress-bar --log-level WARNING --stderr-file >(cat >&2); \
-	$(PY) notebooks/show.py _build/demo/cross_arch.ipynb
+	@DCLIB_RESULTS=_build/demo/results $(PY) notebooks/demo.py _build/demo
 	@echo
 	@echo 'Next:  make book                                           the whole book, from the records'
 	@echo '       .venv/bin/dclib condense mnist -o set.safetensors   a condensed set of real data'

@@ -1,17 +1,21 @@
-"""What `make demo` runs before the notebook: one image for each digit emerges from noise, as a picture. `demo.py FOLDER`.
+"""What `make demo` does: learn one image for each digit, draw them, and run Table 2 in small. `demo.py FOLDER`.
 
-The set is the one that the notebook's table needs, so that it is learned once.
+What is claimed of the table stands here before it is computed: images condensed with the ConvNet train each of the three networks
+better than as many random real images do. The two sets behind each of its numbers are enough to decide that.
 """
 
 import dataclasses
 import sys
 from pathlib import Path
 
+import papermill
+import show
 import torch
 
 from dclib import data, report
 from dclib.condense import initial_images
-from dclib.experiments import CROSS_ARCH, SMOKE
+from dclib.experiments import CROSS_ARCH, RANDOM, SMOKE
+from dclib.recorded.claims import Claim, Estimate, between
 from dclib.results import Store
 from dclib.runs import sets
 from dclib.spec import MakeSet
@@ -19,10 +23,21 @@ from dclib.support.files import write_atomic
 from dclib.support.provenance import now
 
 FRAMES = (2, 5, 10, 30)  # outer steps after which the images are shown
+CLAIM = "The claim, made before the run: the ConvNet's images train each network better than random real images do."
 
 
 def main(folder: Path) -> None:
-    """Learn the images, keep them for the notebook, and draw them beside noise and real ones."""
+    """Write the picture and the executed notebook into a folder, and print what they show."""
+    picture, executed, notebook = folder / "emerging.png", folder / "cross_arch.ipynb", Path(__file__).with_name("cross_arch.ipynb")
+    write_atomic(picture, emerging().render())
+    papermill.execute_notebook(notebook, executed, {"preset": "smoke"}, progress_bar=False, stderr_file=sys.stderr)
+    show.main(executed)
+    print(f"The images:   {picture}, from noise to learned, beside real ones")
+    print(f"\n{CLAIM}\n{verdict()}")
+
+
+def emerging() -> report.Picture:
+    """Learn the first of the table's sets, keep it for the notebook, and draw its images on their way."""
     digits, started = data.load("digits"), now()
     (cell,) = CROSS_ARCH.cells(SMOKE, network="ConvNet", test_network="ConvNet")
     run = cell.make_set(0)
@@ -35,9 +50,17 @@ def main(folder: Path) -> None:
     made = sets.condense_set(run, dataset=digits, looks=[keep])
     dataclasses.replace(made, about={**made.about, "started": started}).save(Store().set_path("smoke", run.key))
     rows["real"] = sets.as_set(sets.choose_at_random(MakeSet("digits", "random"), digits), digits, run)
-    picture = folder / "emerging.png"
-    write_atomic(picture, report.image_rows(rows).render())
-    print(f"The ten images, from noise to learned, beside real ones: {picture}")
+    return report.image_rows(rows)
+
+
+def verdict() -> str:
+    """Say what the table decides, with the difference from random images for each network."""
+    found = {(o.place["network"], o.place["test_network"]): o for o in report.look_up("cross_arch", "smoke")}
+    tested = list(dict.fromkeys(network for _, network in found))
+    pairs = [[Estimate.of(found[made, network]) for made in ("ConvNet", RANDOM)] for network in tested]
+    apart = [between(*pair) for pair in pairs]
+    said = "; ".join(f"{n} {d.mean:+.1f} points, 95 % [{d.low:+.1f}, {d.high:+.1f}]" for n, d in zip(tested, apart, strict=True))
+    return f"It {dict(holds='holds', refuted='is refuted').get(Claim(tuple(apart)).verdict, 'is not decided')}: {said}."
 
 
 if __name__ == "__main__":
