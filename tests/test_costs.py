@@ -4,6 +4,7 @@ import dataclasses
 import re
 
 import pytest
+import torch
 
 from dclib import experiments
 from dclib.declared.work import flop
@@ -12,8 +13,9 @@ from dclib.experiments import CORESETS, CPU, METHOD, SMOKE
 from dclib.pages.costs import TOTAL, Speeds, cost_table, costs, kind, plan, sentence, spelled_out
 from dclib.pages.pace import pace_plot, pace_table, paces
 from dclib.results import Store
+from dclib.support import provenance
 
-ABOUT = dict(device="cpu", machine="a machine, 2 cores", started="2026-01-01", peak_memory_mb=1500, run={})
+ABOUT = dict(device="cpu", share=1.0, machine="a machine, 2 cores", started="2026-01-01", peak_memory_mb=1500, run={})
 
 
 @pytest.fixture
@@ -70,6 +72,46 @@ def test_a_forecast_takes_the_nearest_speed_there_is(store, method):
 def test_only_the_networks_that_are_needed_count(store, method):
     record(store, method, 10.0, accuracies={"1": 81.0})
     assert at_smoke()["method"].measured == pytest.approx(36.0 + 14.0)
+
+
+def test_runs_side_by_side_cost_the_share_of_the_machine_that_each_had(store):
+    """Two in pairs on two cores, an hour each, are an hour of the machine, and one alone foretells others."""
+    pair = [run.set for run in CORESETS.cells(CPU, dataset="mnist", ipc=1, network="ConvNet")[0].runs()]
+    for run in pair:
+        record(store, run, 3600.0, "cpu", share=0.5)
+    runs = {run.key: (run, 1) for run in pair}
+    speeds = Speeds(store, runs.values(), gpu=False)
+    assert speeds.seconds(runs.values()) == (3600.0, 0.0)
+    assert speeds.unknown(runs.values()) == 0.0
+    alone, other = (run.set for run in CORESETS.cells(CPU, dataset="fashionmnist", ipc=1, network="ConvNet")[0].runs())
+    assert speeds.seconds([(alone, 1)])[1] == pytest.approx(1800.0, rel=0.01)
+    record(store, alone, 1200.0, "cpu")
+    speeds = Speeds(store, [*runs.values(), (alone, 1)], gpu=False)
+    assert speeds.seconds([(other, 1)])[1] == pytest.approx(1200.0), "of runs that were alone, where there are some"
+
+
+def test_of_an_unknown_share_hours_are_the_most_that_they_can_be_and_it_is_said(store):
+    (run,) = METHOD.cells(SMOKE)[0].runs()
+    for one, more in ((run.set, {}), (run, {"accuracies": {"0": 80.0}})):
+        known = {name: value for name, value in ABOUT.items() if name != "share"}
+        store.add("smoke", {**known, "key": one.key, "kind": type(one).__name__, "seconds": 27.0, **more})
+    cost = at_smoke()["method"]
+    assert (cost.measured, cost.unknown, cost.forecast) == (54.0, 54.0, 0.0)
+    assert "| ≤ 0.015 |" in cost_table([cost])
+    assert "2 of 2 records do not say what share" in sentence()
+
+
+def test_a_record_says_what_share_of_the_machine_its_run_had(monkeypatch):
+    monkeypatch.setattr(provenance, "_cores", lambda: 4)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        assert provenance.provenance("2026-01-01", "cpu", "eager")["share"] == 0.25
+        torch.set_num_threads(8)
+        assert (provenance.share("cpu"), provenance.share("cuda")) == (1.0, 1.0)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_records_on_a_gpu_are_apart(store, method):

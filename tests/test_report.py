@@ -104,6 +104,10 @@ def test_a_run_that_another_table_recorded_fills_every_cell_that_it_answers(stor
     (t8,) = look_up("more_baselines", store=store, dataset="cifar10", ipc=10, network="ConvNet")
     assert (t8.preset, t8.mean, t8.complete) == ("cpu", 40.0, True)
     assert [o.mean for o in look_up("more_baselines", store=store) if o.sets] == [40.0], "not narrowed, the same"
+    whole = only(CORESETS, CPU, dataset="cifar10", network="whole")
+    record(store, whole, 82.0, kind="WholeTraining")
+    (bound,) = look_up("images_per_class", store=store, dataset="cifar10", network="whole")
+    assert (bound.planned, bound.complete) == ((1, 1), True), "a whole set's run is one network"
     (t7,) = [o for o in look_up("ablation_distance", store=store) if o.sets]
     assert (t7.place["network"], t7.mean, t7.planned, t7.complete) == ("VGG11", 60.0, (2, 3), False)
     assert [o for o in look_up("more_baselines", "cpu", store) if o.sets] == [], "a preset's own table is its grid"

@@ -82,7 +82,7 @@ def test_a_record_says_where_it_comes_from(runner, dataset):
     (made,), trained = (reread(runner).records[key] for key in (SET.key, RUN.key))
     for record, of in ((made, SET), (trained[0], RUN)):
         assert (record["key"], record["kind"], record["run"]) == (of.key, type(of).__name__, full(of))
-        assert {"started", "machine", "commit", "dirty", "seconds", "peak_memory_mb", "world_size"} <= set(record)
+        assert {"started", "machine", "commit", "dirty", "seconds", "peak_memory_mb", "world_size", "share"} <= set(record)
         assert set(record["versions"]) == {"python", "torch", "dclib"}
         assert (record["device"], record["engine"], record["preset"]) == ("cpu", "eager", "smoke")
         assert record["data_hash"] == dataset.hash

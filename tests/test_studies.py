@@ -319,6 +319,8 @@ def test_table_4_in_our_numbers_and_the_papers():
     assert cells_(line(table, "images kept")) == ["ours", "100", "100", "100", "10,000", "45,000"]
     assert cells_(line(table, "min")) == ["ours"] + ["1.5"] * 5
     assert "45 of 60" not in report.missing_sentence(some_search())
+    narrowed = report.missing_sentence(some_search(without=("early",)), datasets=None, space="width=8 depth=1")
+    assert narrowed.endswith("`dclib run nas --preset cpu --space 'width=8 depth=1'` computes them.")
     assert report.missing_sentence(some_search(without=("early",))).startswith(
         "12 of 60 trainings of architectures are not recorded"
     )
@@ -377,6 +379,9 @@ def test_fig_4_as_a_table_and_the_gain():
     assert printed not in report.gain_sentence(others), "the paper's number is of its own tasks"
     assert report.gain_sentence(found[:1]) == ""
     assert report.missing_sentence(found).startswith("1 of 3 lines are not recorded yet and stand as —; `dclib run continual")
+    assert "`dclib run continual --preset smoke --memories 'random herding'`" in report.missing_sentence(
+        found, "smoke", memories=["random", "herding"]
+    )
     assert report.budget(found) == "preset cpu; 3 runs behind each number"
     assert report.budget(found[2:]) == "nothing recorded yet"
 

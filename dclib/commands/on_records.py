@@ -109,7 +109,7 @@ def _print_study(name: str, preset: str, store: Any, given: dict[str, Any]) -> N
 
     found = studied.learned(preset, store, **given) if name == "continual" else studied.searched(preset, store, **given)
     parts = (report.continual_table, report.gain_sentence) if name == "continual" else (report.search_table, report.found_sentence)
-    for text in (*(part(found) for part in parts), report.missing_sentence(found, preset)):
+    for text in (*(part(found) for part in parts), report.missing_sentence(found, preset, **given)):
         if text:
             print(text)
 

@@ -1,7 +1,9 @@
 """What the two applications found, as tables and sentences: Fig. 4 in numbers, Table 4, and how sure they are."""
 
+import shlex
 from collections.abc import Sequence
 from math import isnan
+from typing import Any
 
 from .. import paper
 from ..recorded.claims import Interval, interval
@@ -150,8 +152,14 @@ def found_sentence(found: Search) -> str:
     return " ".join(said)
 
 
-def missing_sentence(found: Sequence[Learned] | Search, preset: str = "cpu") -> str:
-    """What is not recorded, and which command fills it, at that preset; empty if nothing is missing."""
+def missing_sentence(found: Sequence[Learned] | Search, preset: str = "cpu", **narrow: Any) -> str:
+    """What is not recorded, and which command fills it, at that preset; empty if nothing is missing.
+
+    Args:
+        found: what is recorded.
+        preset: of the command.
+        narrow: how the page was narrowed, by the command's options without their dashes; None and "" are left out.
+    """
     if isinstance(found, Search):
         total = len(found.networks) * len(SOURCES)
         absent, what, name = total - sum(map(len, found.validation.values())), "trainings of architectures", "nas"
@@ -159,5 +167,8 @@ def missing_sentence(found: Sequence[Learned] | Search, preset: str = "cpu") -> 
         total, absent, what, name = len(found), sum(not x.runs for x in found), "lines", "continual"
     if not absent:
         return ""
-    command = f"dclib run {name} --preset {preset}"
-    return f"{absent} of {total} {what} are not recorded yet and stand as {DASH}; `{command}` computes them."
+    words = ["dclib", "run", name, "--preset", preset]
+    for option, value in narrow.items():
+        if value:
+            words += [f"--{option}", value if isinstance(value, str) else " ".join(value)]
+    return f"{absent} of {total} {what} are not recorded yet and stand as {DASH}; `{shlex.join(words)}` computes them."

@@ -1,7 +1,9 @@
 """What each experiment costs at each preset: measured where it is recorded, forecast elsewhere; for the notebook `costs`.
 
-A recorded run costs the seconds of its record. Of any other the operations are counted (see `work`) and divided by the speed at
-which recorded runs of the same kind and network got through theirs; where none is recorded, of the same kind; else of any kind.
+A recorded run costs the seconds of its record, times the share of the machine that it had: of two runs side by side each has half.
+Where the share is not recorded, it counts as the whole machine, which is said. Of any other run the operations are counted (see
+`work`) and divided by the speed at which recorded runs of the same kind and network got through theirs; where none is recorded, of
+the same kind; else of any kind. Of these, runs that had the machine for themselves count, where there are some.
 Memory is the largest peak recorded, or, of runs that are not, the usual one of the same kind and network. The other half of the
 notebook is in `pace`.
 """
@@ -40,11 +42,12 @@ class Cost:
     Args:
         name: of the experiment.
         preset: its name.
-        measured: seconds of what is recorded on a CPU.
+        measured: seconds of the whole machine of what is recorded on a CPU.
         forecast: seconds of all else on that CPU; None where no speed is known.
         gpu: seconds of all of it on a GPU, measured or forecast; None where no speed is known.
         disk: bytes of its sets of learned images.
         memory: the largest peak of its runs, recorded or usual for such runs, in MB; None where there is none.
+        unknown: of `measured`, seconds of runs whose share of the machine is not recorded, so that it is at most so much.
     """
 
     name: str
@@ -54,6 +57,7 @@ class Cost:
     gpu: float | None
     disk: int
     memory: int | None
+    unknown: float = 0.0
 
     @property
     def seconds(self) -> float | None:
@@ -153,26 +157,27 @@ class Speeds:
 
     def __init__(self, store: Store, runs: Iterable[tuple[AnyRun, int]], gpu: bool):
         self.store, self.gpu = store, gpu
-        found: dict[tuple[str, ...], list[float]] = {}
+        found: dict[tuple[str, ...], dict[int, list[float]]] = {}  # by how sure the share of the machine is
         peaks: dict[tuple[str, str], list[int]] = {}
         for run in {run.key: run for run, _ in runs if run.key in store.records}.values():
             if records := self._records(run):
                 peaks.setdefault(kind(run), []).extend(r["peak_memory_mb"] for r in records)
                 for which in (kind(run), kind(run)[:1], ()) if flop(run) else ():
-                    found.setdefault(which, []).append(flop(run) / max(self.recorded(run)[0], 0.01))
-        self.speeds = {which: median(some) for which, some in found.items()}
+                    sure = max(map(_unsure, records))
+                    found.setdefault(which, {}).setdefault(sure, []).append(flop(run) / max(self.recorded(run)[0], 0.01))
+        self.speeds = {which: median(some[min(some)]) for which, some in found.items()}
         self.peaks = {which: round(median(some)) for which, some in peaks.items()}
 
     def _records(self, run: AnyRun) -> list[dict[str, Any]]:
         return [r for r in self.store.records.get(run.key, []) if (r["device"] != "cpu") == self.gpu]
 
     def recorded(self, run: AnyRun) -> tuple[float, int]:
-        """The recorded seconds of one network of a run, or of a run of one, and how many of them are recorded."""
+        """The recorded seconds of the whole machine for one network of a run, or a run of one, and how many are recorded."""
         records = self._records(run)
         if not isinstance(run, TrainNetworks | TrainCandidate):
-            return (records[0]["seconds"], 1) if records else (0.0, 0)
+            return (_machine_seconds(records[0]), 1) if records else (0.0, 0)
         n = sum(len(r["accuracies"]) for r in records)
-        return (sum(r["seconds"] for r in records) / n if n else 0.0), n
+        return (sum(map(_machine_seconds, records)) / n if n else 0.0), n
 
     def seconds(self, runs: Iterable[tuple[AnyRun, int]]) -> tuple[float, float | None]:
         """What is recorded of these runs, and a forecast of what is not; None without any speed."""
@@ -187,6 +192,10 @@ class Speeds:
                 forecast += (n - done) * work / speed
         return measured, forecast
 
+    def unknown(self, runs: Iterable[tuple[AnyRun, int]]) -> float:
+        """Of the recorded seconds, those of runs whose share of the machine is not known."""
+        return self.seconds((run, min(n, self.recorded(run)[1])) for run, n in runs if any(map(_unknown, self._records(run))))[0]
+
     def memory(self, runs: Iterable[tuple[AnyRun, int]]) -> int | None:
         """The largest peak: of recorded runs that of their processes, of others the usual one."""
         recorded = [r["peak_memory_mb"] for run, _ in runs for r in self._records(run)]
@@ -197,7 +206,23 @@ class Speeds:
 def _cost(name: str, preset: str, runs: Runs, cpu: Speeds, gpu: Speeds) -> Cost:
     (measured, forecast), (on_gpu, rest) = (speeds.seconds(runs.values()) for speeds in (cpu, gpu))
     disk = sum(_bytes(run) for run, _ in runs.values() if isinstance(run, MakeSet) and run.learned)
-    return Cost(name, preset, measured, forecast, None if rest is None else on_gpu + rest, disk, cpu.memory(runs.values()))
+    on_gpu = None if rest is None else on_gpu + rest
+    return Cost(name, preset, measured, forecast, on_gpu, disk, cpu.memory(runs.values()), cpu.unknown(runs.values()))
+
+
+def _unknown(record: dict[str, Any]) -> bool:
+    """Whether a record does not say what share of the machine its run had."""
+    return record["device"] == "cpu" and "share" not in record
+
+
+def _unsure(record: dict[str, Any]) -> int:
+    """How sure a speed is: 0 of a run that had the machine for itself, 1 of one with a known share, 2 of any other."""
+    return 2 if _unknown(record) else int(record.get("share", 1.0) < 1)
+
+
+def _machine_seconds(record: dict[str, Any]) -> float:
+    """For how long the whole machine would have been at work; where the share is not known, at most so long."""
+    return record["seconds"] * record.get("share", 1.0)
 
 
 def _bytes(run: MakeSet) -> int:
@@ -216,7 +241,8 @@ def cost_table(found: Sequence[Cost]) -> str:
 
 def _texts(cost: Cost) -> list[str]:
     about = "≈ " if cost.forecast else ""
-    hours = DASH if cost.seconds is None else about + _rounded(cost.seconds / 3600)
+    most = about or ("≤ " if cost.unknown else "")
+    hours = DASH if cost.seconds is None else most + _rounded(cost.seconds / 3600)
     share = DASH if not cost.seconds else f"{100 * cost.measured / cost.seconds:.0f} %"
     gpu = "not measured" if cost.gpu is None else f"≈ {_rounded(cost.gpu / 3600)}"
     memory = DASH if cost.memory is None else f"{about}{cost.memory / 1000:.1f}"
@@ -239,4 +265,7 @@ def sentence() -> str:
     if not records:
         return "Nothing is recorded yet, so that nothing can be forecast."
     gpu = f"GPU hours are forecast from records on {' and '.join(gpus)}" if gpus else "No run is recorded on a GPU"
-    return f"Hours are of {' and '.join(where) or 'no CPU yet'}, all cores at work. {gpu}."
+    unknown = sum(map(_unknown, records))
+    said = f"{unknown} of {len(records)} records do not say what share of the machine their run had. They count as the whole: "
+    said += "where runs went side by side, fewer hours passed than are counted (≤), and forecasts from them are too high. "
+    return f"Hours are of {' and '.join(where) or 'no CPU yet'}, all cores at work. {said if unknown else ''}{gpu}."

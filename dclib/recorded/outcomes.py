@@ -169,7 +169,7 @@ def _recorded(experiment: str, cell: Cell, store: Store) -> Outcome:
         return Outcome(experiment, cell.place, paper=printed)
     keys = dict.fromkeys(key for run in cell.runs(_seeds(cell)) for key in _behind(run))
     records = tuple(r for key in keys for r in store.records.get(key, []))
-    planned = (len(sets) if ORS.get(cell.network, 1.0) < 1 else cell.sets), cell.networks
+    planned = (len(sets) if ORS.get(cell.network, 1.0) < 1 else cell.sets), cell.runs([0])[0].networks
     return Outcome(experiment, cell.place, cell.preset.name, tuple(sets.values()), tuple(sets), records, printed, planned)
 
 

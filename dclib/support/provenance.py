@@ -23,8 +23,12 @@ def processor() -> str:
     if Path("/proc/cpuinfo").exists():
         lines = [x for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")]
         name = lines[0].partition(":")[2].strip() if lines else name
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{name}, {cores} cores"
+    return f"{name}, {_cores()} cores"
+
+
+def _cores() -> int:
+    """How many cores are ours."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache
@@ -65,6 +69,18 @@ def peak_memory_mb(device: str = "cpu") -> int:
     return round(peak / (2**20 if sys.platform == "darwin" else 2**10))
 
 
+def share(device: str) -> float:
+    """What part of the machine's cores this run's processes have threads for, up to all of it; on a GPU the GPU, which is 1.
+
+    `--workers 2` on two cores gives each run half of the machine, for as many seconds as it takes.
+    """
+    if device != "cpu":
+        return 1.0
+    import torch
+
+    return round(min(1.0, launched() * torch.get_num_threads() / _cores()), 4)
+
+
 def provenance(started: str, device: str, engine: str) -> dict[str, Any]:
     """What every record says of how it was measured.
 
@@ -79,6 +95,7 @@ def provenance(started: str, device: str, engine: str) -> dict[str, Any]:
         "machine": processor(),
         "engine": engine,
         "world_size": 1,
+        "share": share(device),
         "peak_memory_mb": peak_memory_mb(device),
         "versions": versions(),
         **code(),
