@@ -729,6 +729,67 @@ def test_folder_turns_photographs_upright(tmp_path):
     assert load(folder).x_train[0, 0, :, 0].tolist() == [0, 0, 0, 255, 255, 255]
 
 
+def lay_pictures(folder, pictures):
+    """The pictures as files of two classes in train/ and test/."""
+    for split in ("train", "test"):
+        for c, name in enumerate(("cat", "dog")):
+            (folder / split / name).mkdir(parents=True)
+            for i, picture in enumerate(pictures[c::2]):
+                picture.save(folder / split / name / f"{i}.png")
+    return folder
+
+
+def see_through():
+    """Pictures of every transparent mode of 6×6 pixels, each with what it is on white and on black."""
+    rng = np.random.default_rng(0)
+    colours, alpha = rng.integers(0, 256, (6, 6, 3)).astype(np.uint8), rng.integers(0, 256, (6, 6, 1)).astype(np.uint8)
+    alpha[0] = 0
+    alpha[1] = 255
+    grey = colours[..., :1]
+    marked = Image.fromarray(grey[..., 0])
+    marked.info["transparency"] = int(grey[2, 2, 0])
+    palette = Image.fromarray(grey[..., 0] % 4).convert("L")
+    palette = Image.frombytes("P", (6, 6), palette.tobytes())
+    palette.putpalette([0, 0, 0, 250, 0, 0, 0, 240, 0, 0, 0, 230])
+    palette.info["transparency"] = bytes([0, 255, 128, 255])
+    table = np.array([[0, 0, 0, 0], [250, 0, 0, 255], [0, 240, 0, 128], [0, 0, 230, 255]])[grey[..., 0] % 4]
+    sources = [
+        (Image.fromarray(np.concatenate([colours, alpha], -1)), colours, alpha),
+        (Image.fromarray(np.concatenate([grey, alpha], -1)), np.repeat(grey, 3, -1), alpha),
+        (marked, np.repeat(grey, 3, -1), np.where(grey == grey[2, 2], 0, 255)),
+        (palette, table[..., :3], table[..., 3:]),
+    ]
+    for picture, under, a in sources:
+        on = {name: np.rint((under * (a / 255.0)) + ground * (1 - a / 255.0)) for name, ground in (("white", 255), ("black", 0))}
+        yield picture, on["white"].astype(np.uint8), on["black"].astype(np.uint8)
+
+
+def test_what_is_transparent_lies_on_white_or_on_black(tmp_path):
+    pictures, white, black = zip(*see_through(), strict=True)
+    folder = lay_pictures(tmp_path / "icons", pictures)
+    for name, expected in (("", white), ("+onblack", black)):
+        plain = load(lay_pictures(tmp_path / f"plain-{name[1:]}", [Image.fromarray(x) for x in expected]))
+        for path in (f"{folder}{name}", Path(f"{folder}{name}")):
+            found = load(path)
+            assert same(found, plain)
+            assert (found.name, found.source) == (f"icons{name}", f"{folder}{name}")
+        assert same(load(f"{folder}{name}+turned"), load(f"{tmp_path / f'plain-{name[1:]}'}+turned"))
+
+
+def test_what_is_drawn_in_alpha_alone_is_seen(tmp_path):
+    alpha = [np.random.default_rng(i).integers(0, 256, (6, 6)).astype(np.uint8) for i in range(4)]
+    ink = [Image.merge("RGBA", [Image.new("L", (6, 6))] * 3 + [Image.fromarray(a)]) for a in alpha]
+    folder = lay_pictures(tmp_path / "ink", ink)
+    assert torch.equal(load(folder).x_train[0, 0], 255 - torch.from_numpy(min(alpha[::2], key=lambda a: (255 - a).tobytes())))
+    refused("every pixel", "is 0", name=f"{folder}+onblack")
+
+
+def test_only_a_folder_can_be_laid_on_black(tmp_path):
+    path = saved(tmp_path / "a.npz", **made(3))
+    for name in ("digits+onblack", f"{path}+onblack", f"{tmp_path}/none+onblack"):
+        refused("+onblack", "leave out", name=name)
+
+
 @pytest.mark.parametrize(("size", "parts"), [((6, 8), ("8×6", "not square")), ((7, 7), ("7×7", "6×6"))])
 def test_folder_of_mixed_sizes_needs_a_size(tmp_path, size, parts):
     folder = lay_folder(tmp_path / "pets")

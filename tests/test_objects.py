@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import TensorDataset
+from torch.utils.data import Subset, TensorDataset
 from torchvision.datasets import FakeData, ImageFolder
 from torchvision.transforms import ToTensor
 
 import dclib
-from dclib.errors import DataError
+from dclib.errors import DataError, SpecError
 from dclib.images.objects import from_torchvision
 
 
@@ -57,6 +57,42 @@ def test_torchvision_names_its_classes(tmp_path, pairs):
     found = from_torchvision(ImageFolder(tmp_path / "train"), ImageFolder(tmp_path / "test"))
     assert found.class_names == ("a", "b", "c")
     assert found.hash == dclib.load(str(tmp_path)).hash
+
+
+def test_a_photograph_is_turned_upright(tmp_path, pairs):
+    """A folder, torchvision's ImageFolder of it, with a transform or in parts, and the pictures themselves give the same data."""
+    exif = Image.Exif()
+    for split in ("train", "test"):
+        for i, (x, y) in enumerate(pairs):
+            exif[0x0112] = 1 + i % 8
+            (tmp_path / split / "abc"[y]).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(x).save(tmp_path / split / "abc"[y] / f"{i}.png", exif=exif)
+    found, parts = dclib.load(str(tmp_path)), (tmp_path / "train", tmp_path / "test")
+    plain = [(ImageFolder(part), ImageFolder(part, ToTensor()), ImageFolder(part, loader=Image.open)) for part in parts]
+    for train, test in zip(*plain, strict=True):
+        assert from_torchvision(train, test).hash == found.hash
+        assert from_torchvision(Subset(train, range(12)), Subset(test, range(12))).hash == found.hash
+    assert found.hash != from_torchvision(pairs, pairs).hash
+    assert plain[0][0].loader.__name__ == "default_loader"  # the user's object is left as it was
+
+
+@pytest.mark.parametrize("background", ["white", "black"])
+def test_what_is_transparent_lies_on_the_background(background, tmp_path, pairs):
+    ground, rng = {"white": 255, "black": 0}[background], np.random.default_rng(1)
+    alpha = [rng.integers(0, 256, (6, 6, 1)).astype(np.uint8) for _ in pairs]
+    pictures = [(Image.fromarray(np.concatenate([x, a], -1)), y) for (x, y), a in zip(pairs, alpha, strict=True)]
+    lie = lambda x, a: np.rint(x * (a / 255.0) + ground * (1 - a / 255.0)).astype(np.uint8)  # noqa: E731
+    laid = [(lie(x, a), y) for (x, y), a in zip(pairs, alpha, strict=True)]
+    expected = from_torchvision(laid, laid).hash
+    assert from_torchvision(pictures, pictures, background=background).hash == expected
+    for i, (picture, y) in enumerate(pictures):
+        (tmp_path / "abc"[y]).mkdir(exist_ok=True)
+        picture.save(tmp_path / "abc"[y] / f"{i}.png")
+    folder = ImageFolder(tmp_path)
+    assert from_torchvision(folder, folder, background=background).hash == expected
+    assert (from_torchvision(pictures, pictures).hash == expected) == (background == "white")
+    with pytest.raises(SpecError, match="unknown background 'grey'"):
+        from_torchvision(pictures, pictures, background="grey")
 
 
 def test_sizes_and_channels_change_as_asked(pairs):
