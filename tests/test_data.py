@@ -276,6 +276,17 @@ def test_npz_with_labels_as_keras_keeps_them(tmp_path):
     assert same(load(saved(tmp_path / "a.npz", **arrays)), load(saved(tmp_path / "b.npz", **column)))
 
 
+def test_npz_with_labels_of_any_kind_of_whole_numbers(tmp_path):
+    arrays = made(2)
+    plain = load(saved(tmp_path / "plain.npz", **arrays))
+    for kind in (bool, np.int8, np.uint64, np.float16, np.float64):
+        other = arrays | {key: arrays[key].astype(kind) for key in ("y_train", "y_test")}
+        other["class_names"] = np.array(["no", "yes"])
+        found = load(saved(tmp_path / "other.npz", **other))
+        assert same(found, plain)
+        assert found.class_names == ("no", "yes")
+
+
 def test_images_need_not_be_square(tmp_path):
     path = saved(tmp_path / "a.npz", **made(2, size=(6, 8)))
     assert load(path).size == (6, 8)
@@ -353,7 +364,8 @@ BAD = {
     ),
     "no images": (bad("x_train", lambda x: x[:0]), ("x_train", "(0, 6, 6)")),
     "different sizes": (bad("x_test", lambda x: x[:, :5]), ("6×6×1", "5×6×1")),
-    "float labels": (bad("y_train", lambda y: y.astype(np.float32)), ("y_train", "float32")),
+    "labels between": (bad("y_train", put(0.75, np.float32)), ("y_train", "label 0.75")),
+    "dates as labels": (bad("y_train", lambda y: y.astype("M8[D]")), ("y_train", "datetime64")),
     "text labels": (bad("y_test", lambda y: y.astype(str)), ("y_test", "<U")),
     "one-hot labels": (bad("y_train", lambda y: np.eye(4, dtype=np.int64)[y]), ("y_train", "(30, 4)")),
     "fewer labels": (bad("y_train", lambda y: y[:-1]), ("30 images", "29 labels", "y_train")),

@@ -36,6 +36,21 @@ def test_every_form_of_an_image_gives_the_same_data(pairs):
     assert found["arrays"].x_train.shape == (12, 3, 6, 6)
 
 
+def test_every_form_of_a_label_gives_the_same_data(pairs):
+    two = [(x, y % 2) for x, y in pairs]
+    forms = [int, float, bool, np.uint8, np.float32, lambda y: np.array([y]), lambda y: torch.tensor([[y]]), lambda y: [y]]
+    found = {from_torchvision(rows, rows).hash for rows in ([(x, form(y)) for x, y in two] for form in forms)}
+    rows = [{"label": y, "image": Image.fromarray(x), "id": i} for i, (x, y) in enumerate(two)]
+    assert found | {from_torchvision(rows, rows).hash} == {from_torchvision(two, two).hash}
+
+
+@pytest.mark.parametrize("label", [0.7, float("nan"), float("inf"), 2**64, np.array([0, 1]), np.array([]), "cat", None])
+def test_a_label_without_one_meaning_is_refused_with_its_value(pairs, label):
+    odd = [*pairs, (pairs[0][0], label)]
+    with pytest.raises(DataError, match=re.escape(f"the test data have the label {label!r}: ")):
+        from_torchvision(pairs, odd)
+
+
 def test_pictures_of_every_mode_are_grey_or_coloured():
     colours = Image.fromarray(np.arange(3 * 36, dtype=np.uint8).reshape(6, 6, 3))
     for mode, shape in {"P": (3, 6, 6), "RGBA": (3, 6, 6), "CMYK": (3, 6, 6), "LA": (1, 6, 6), "1": (1, 6, 6)}.items():
@@ -129,6 +144,7 @@ class Broken:
         (Broken(), "(KeyError: 'no image')"),
         ([(np.zeros((4, 4)), 0), (np.full((4, 4), 2.0), 1)], "an image holds floats outside of [0, 1]"),
         ([(np.zeros((4, 4), np.int64), 0)], "an image is an array of int64 with shape (4, 4)"),
+        ([{"img": np.zeros((4, 4)), "label": 0}], "the training data have 'img', 'label' and no 'image'"),
         ([(np.zeros((4, 4), np.uint8), i) for i in (0, 1)], "nothing can be learnt"),
     ],
 )

@@ -61,7 +61,7 @@ def read_npz(path: Path) -> Raw:
 def _names(arrays: dict[str, np.ndarray]) -> tuple[str, ...]:
     """The classes' names, where an .npz has one for each, as those that `dclib export` writes do."""
     names = np.asarray(arrays.get("class_names", ()))
-    fit = names.dtype.kind == "U" and names.ndim == 1 and np.size(arrays["y_train"]) and arrays["y_train"].dtype.kind in "iu"
+    fit = names.dtype.kind == "U" and names.ndim == 1 and np.size(arrays["y_train"]) and not not_whole(arrays["y_train"]).size
     return tuple(map(str, names)) if fit and len(names) == int(arrays["y_train"].max()) + 1 else ()
 
 
@@ -162,7 +162,7 @@ def _checked_images(raw: Raw, key: str) -> np.ndarray:
 def _checked_labels(raw: Raw, key: str, count: int) -> np.ndarray:
     labels: np.ndarray = getattr(raw, key)
     _refuse_nan(labels, key, raw.where)
-    if labels.dtype.kind not in "iu":
+    if labels.dtype.kind not in "biuf":
         raise DataError(f"{key} in {raw.where} is {labels.dtype}: store labels as whole numbers from 0 upwards")
     if labels.ndim == 2 and labels.shape[1] == 1:  # as Keras stores CIFAR's
         labels = labels[:, 0]
@@ -172,9 +172,17 @@ def _checked_labels(raw: Raw, key: str, count: int) -> np.ndarray:
         raise DataError(
             f"{raw.where} has {count} images in {key.replace('y', 'x', 1)} but {len(labels)} labels in {key}: make them match"
         )
-    if (top := int(labels.max())) > np.iinfo(np.int64).max:
-        raise DataError(f"{key} in {raw.where} has the label {top}: labels count from 0 upwards")
+    if (odd := not_whole(labels)).size:
+        raise DataError(f"{key} in {raw.where} has the label {odd[0]}: labels must be whole numbers from 0 upwards")
     return labels.astype(np.int64)
+
+
+def not_whole(labels: np.ndarray) -> np.ndarray:
+    """Those of the labels that are no whole number, as 0.7 is none, 1.0 and True are one; or too large for 64 bits."""
+    if labels.dtype.kind not in "biuf":
+        return labels
+    values = labels.astype(np.float64)
+    return labels[(values != np.trunc(values)) | ~(np.abs(values) < 2**63)]
 
 
 def _check_classes(y_train: np.ndarray, y_test: np.ndarray, classes: int, where: str) -> None:

@@ -1,5 +1,6 @@
 """A data set from objects in Python: torchvision's, or anything of pairs (image, label) that has a length."""
 
+from collections.abc import Mapping
 from copy import copy
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 from ..data import Dataset, assemble
 from ..errors import DataError, first_line, one_of
 from .folders import BACKGROUNDS, COLOUR, GREY, flat
-from .formats import Raw
+from .formats import Raw, not_whole
 from .pixels import convert
 
 
@@ -22,7 +23,9 @@ def from_torchvision(
 
     Args:
         train, test: have a length and give pairs; an image is Pillow's, an array (H, W) or (H, W, C) of uint8, or a tensor
-            (C, H, W) as `ToTensor` makes it (floats in [0, 1]). Classes are named by `train.classes` where it has them.
+            (C, H, W) as `ToTensor` makes it (floats in [0, 1]). A label is a whole number, as 3, 3.0, True or [3]. In place of
+            pairs there may be mappings, {"image": …, "label": …}, as the package datasets gives them. Classes are
+            named by `train.classes` where it has them.
         name: what the data set is called.
         image_size: each image is resized to this square size; with 0 all must have one size.
         channels: 1 makes the images grey, 3 makes them RGB, 0 leaves them.
@@ -64,8 +67,8 @@ def _read(file: str, background: str) -> Any:
 def _arrays(pairs: Any, split: str, image_size: int, channels: int, background: str) -> tuple[np.ndarray, np.ndarray]:
     """Images (N, H, W, C) and labels."""
     try:
-        found = (pairs[i] for i in range(len(pairs)))
-        images, labels = zip(*((_pixels(image, background), int(label)) for image, label in found), strict=True)
+        found = (_pair(pairs[i], split) for i in range(len(pairs)))
+        images, labels = zip(*((_pixels(image, background), _label(label, split)) for image, label in found), strict=True)
     except DataError:
         raise
     except Exception as error:  # whatever the user's object raises
@@ -77,6 +80,23 @@ def _arrays(pairs: Any, split: str, image_size: int, channels: int, background: 
         shapes = " and ".join("×".join(map(str, shape)) for shape in (images[0].shape, odd[0]))
         raise DataError(f"the {split} images have different shapes, {shapes}: give an image_size to which all are resized")
     return np.stack(images), np.array(labels, np.int64)
+
+
+def _pair(row: Any, split: str) -> Any:
+    if not isinstance(row, Mapping):
+        return row
+    if missing := {"image", "label"} - row.keys():
+        has = ", ".join(map(repr, row))
+        raise DataError(f"the {split} data have {has} and no {sorted(missing)[0]!r}: name the columns 'image' and 'label'")
+    return row["image"], row["label"]
+
+
+def _label(label: Any, split: str) -> int:
+    array = np.asarray(label)
+    if array.size != 1 or not_whole(array.reshape(1)).size:
+        said = " ".join(repr(label).split())
+        raise DataError(f"the {split} data have the label {said}: give each image one whole number from 0 upwards")
+    return int(array.item())
 
 
 def _fitted(image: np.ndarray, side: int, channels: int) -> np.ndarray:
