@@ -21,7 +21,7 @@ from torch import Tensor
 from .errors import DataError
 from .images import sources
 from .images.folders import read_folder
-from .images.formats import ARRAYS, Raw, check, read_npz
+from .images.formats import ARRAYS, Raw, check, is_npz, read_npz
 from .images.pixels import ONBLACK, VIEWS, canonical, convert, measure
 from .images.sources import KNOWN, Known, available
 from .spec import derive
@@ -198,7 +198,7 @@ def load(
         title, raw = f"{path.name}+{view}", read_folder(path, image_size, channels, "black")
     elif not path.is_absolute():
         title, raw, known = source, sources.find(source, sources.data_root(root), download), KNOWN.get(source)
-    elif path.suffix == ".npz":
+    elif is_npz(path):
         title, raw = path.stem, read_npz(path)
     else:
         title, raw = path.name, read_folder(path, image_size, channels)

@@ -32,6 +32,7 @@ from dclib.errors import DataError
 from dclib.images import sources
 from dclib.images.formats import ARRAYS, IDX
 from dclib.images.pixels import canonical, grey, measure, resize
+from dclib.reproduce import check_dataset
 
 quick = settings(max_examples=30, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31)
@@ -434,9 +435,49 @@ def test_neither_zip_nor_there(tmp_path):
     with zipfile.ZipFile(tmp_path / "zip.npz", "w") as archive:
         for key in ARRAYS:
             archive.writestr(f"{key}.npy", "text")
-    for stem, part in (("text", "cannot read"), ("one", "cannot read"), ("zip", "no array 'x_train'")):
+    for stem, part in (("text", "cannot read"), ("one", "a NumPy array (.npy)"), ("zip", "no array 'x_train'")):
         refused(tmp_path / f"{stem}.npz", part, name=tmp_path / f"{stem}.npz")
     refused(tmp_path / "none.npz", "there is no file", *ARRAYS, name=str(tmp_path / "none.npz"))
+
+
+def test_a_name_in_capitals_is_an_npz(tmp_path, monkeypatch):
+    plain = load(saved(tmp_path / "plain.npz", **made(3)))
+    (tmp_path / "plain.npz").rename(tmp_path / "UPPER.NPZ")
+    monkeypatch.chdir(tmp_path)
+    for name in ("UPPER.NPZ", "./UPPER.NPZ", tmp_path / "UPPER.NPZ"):
+        check_dataset(str(name))
+        assert same(load(name), plain)
+        assert load(name).source == str(tmp_path / "UPPER.NPZ")
+
+
+def test_a_file_of_another_kind_is_called_what_it_is(tmp_path, monkeypatch):
+    """Whether it is given as a name or as a path, and even if it is called .npz; it is neither missing nor damaged."""
+    monkeypatch.chdir(tmp_path)
+    np.save(tmp_path / "x.npy", np.zeros(3))
+    saved(tmp_path / "a.npz", **made(3)).rename(tmp_path / "a.data")
+    with zipfile.ZipFile(tmp_path / "pets.zip", "w") as archive:
+        archive.writestr("pets/train/cat/0.png", "x")
+    (tmp_path / "pets.gz").write_bytes(gzip.compress(b"x"))
+    torch.save({"x": torch.zeros(3)}, tmp_path / "x.pt")
+    Image.new("L", (2, 2)).save(tmp_path / "cat.png")
+    (tmp_path / "table.csv").write_text("0,1")
+    kinds = {
+        "x.npy": ("a NumPy array (.npy)", *ARRAYS),
+        "a.data": ("an .npz archive", "end in .npz"),
+        "pets.zip": ("a zip archive", "unpack it"),
+        "pets.gz": ("a gzip archive", "unpack it"),
+        "x.pt": ("torch.save", "torch.load"),
+        "cat.png": ("a picture", "train/<class>/"),
+        "table.csv": ("neither an .npz nor a folder", *ARRAYS),
+    }
+    for name, parts in kinds.items():
+        for call in (load, check_dataset):
+            for path in (name, f"./{name}"):
+                text = refused(tmp_path / name, *parts, call=call, name=path)
+                assert not re.search("no folder|no file|damaged|again", text)
+        if name not in ("a.data", "table.csv"):
+            (tmp_path / name).rename(tmp_path / "it.npz")
+            refused(tmp_path / "it.npz", *parts, name="it.npz")
 
 
 @pytest.mark.parametrize(("option", "value"), [("image_size", -1), ("image_size", True), ("channels", 2)])
@@ -830,7 +871,7 @@ SPOILT = {
     "text": spoil(lambda f: (f / "train/cat/notes.txt").write_text("x"), "train/cat/notes.txt", "no known format"),
     "cut short": spoil(lambda f: (f / "test/dog/0.png").write_bytes((f / "test/dog/0.png").read_bytes()[:60]), "test/dog/0.png"),
     "empty": spoil(lambda f: (f / "test/dog/0.png").write_bytes(b""), "test/dog/0.png"),
-    "folder": spoil(lambda f: (f / "train/dog/more").mkdir(), "train/dog/more"),
+    "folder": spoil(lambda f: (f / "train/dog/more").mkdir(), "train/dog/more is a folder within the class 'dog'"),
     "16 bits": spoil(lambda f: Image.fromarray(np.zeros((6, 6), np.uint16)).save(f / "train/dog/0.png"), "train/dog/0.png", "I;16"),
     "stray": spoil(lambda f: (f / "train/cat/0.png").rename(f / "train/0.png"), "train/0.png", "class"),
     "no test": spoil(lambda f: (f / "test").rename(f / "val"), "test"),
@@ -842,6 +883,36 @@ SPOILT = {
         lambda f: [(clear(f / "train" / c), (f / "train" / c).rmdir()) for c in ("cat", "dog")], "train has no class"
     ),
 }
+
+
+def test_what_systems_leave_in_folders_is_no_image(tmp_path):
+    folder = lay_folder(tmp_path / "pets")
+    before = load(folder)
+    for place in (folder, folder / "train", folder / "test" / "dog"):
+        for name in (".DS_Store", "Thumbs.db", "desktop.ini", "Desktop.ini"):
+            (place / name).write_bytes(b"x")
+        (place / "__MACOSX").mkdir()
+        (place / "__MACOSX" / "._0.png").write_bytes(b"x")
+    assert same(load(folder), before)
+    assert load(folder).class_names == ("cat", "dog")
+
+
+def test_names_of_different_normal_forms_are_one_class(tmp_path):
+    """é is one letter, or e and an accent, by the system that wrote the folder; the order is the same on each."""
+    plain = load(lay_folder(tmp_path / "pets"))
+    forms = {"train": "caf\u00e9", "test": "cafe\u0301"}
+    folder = lay_folder(tmp_path / "mixed")
+    for split, name in forms.items():
+        (folder / split / "cat").rename(folder / split / name)
+        (folder / split / "dog").rename(folder / split / "cafz")
+    found = load(folder)
+    assert found.class_names == ("cafz", "caf\u00e9")
+    assert found.y_test.tolist() == plain.y_test.tolist()
+    assert torch.equal(found.x_test[found.y_test == 1], plain.x_test[plain.y_test == 0])
+    other = folder / "train" / forms["test"]
+    other.mkdir()
+    (folder / "train" / forms["train"] / "0.png").rename(other / "0.png")
+    assert same(load(folder), found)  # in one folder, too
 
 
 @pytest.mark.parametrize("case", SPOILT)

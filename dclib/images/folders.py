@@ -1,17 +1,20 @@
 """Reading the user's own images: a folder with train/<class>/… and test/<class>/…, as numpy arrays."""
 
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 
 from ..errors import DataError
-from .formats import UNREADABLE, Raw, words
+from .formats import UNREADABLE, Raw, no_data, words
 from .pixels import resize
 
 GREY = ("1", "L", "LA")  # Pillow's modes of at most 8 bits per channel, without colour
 COLOUR = ("RGB", "RGBA", "RGBX", "P", "PA", "CMYK", "YCbCr", "HSV", "LAB")
 BACKGROUNDS = {"white": 255, "black": 0}  # on which transparent images are laid
+SYSTEM = ("__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini")  # what systems leave in folders, besides what begins with a dot
 
 
 def read_folder(path: Path, image_size: int = 0, channels: int = 0, background: str = "white") -> Raw:
@@ -26,6 +29,8 @@ def read_folder(path: Path, image_size: int = 0, channels: int = 0, background: 
     Raises:
         DataError: a folder or a class is missing or empty, a file is no image, or the sizes differ.
     """
+    if path.is_file():
+        raise no_data(path)
     if not path.is_dir():
         raise DataError(f"there is no folder {path}: give the path of a folder with train/<class>/ and test/<class>/")
     train, test = (_class_files(path / split) for split in ("train", "test"))
@@ -41,7 +46,7 @@ def read_folder(path: Path, image_size: int = 0, channels: int = 0, background: 
 
 
 def _class_files(split: Path) -> dict[str, list[Path]]:
-    """Return the files of each class of train/ or test/, in alphabetical order."""
+    """Return the files of each class of train/ or test/, in alphabetical order; é is one letter however a system writes it."""
     if not split.is_dir():
         raise DataError(f"there is no folder {split}: an image folder holds train/<class>/ and test/<class>/")
     entries = _listed(split)
@@ -49,7 +54,13 @@ def _class_files(split: Path) -> dict[str, list[Path]]:
         raise DataError(f"{stray[0]} lies in no class: move it into {split}/<class>/ or remove it")
     if not entries:
         raise DataError(f"{split} has no class: put the images into {split}/<class>/")
-    classes = {entry.name: _listed(entry) for entry in entries}
+    classes: dict[str, list[Path]] = defaultdict(list)
+    for entry in sorted(entries, key=lambda entry: normalize("NFC", entry.name)):
+        classes[normalize("NFC", entry.name)] += _listed(entry)
+    if nested := [(name, member) for name, members in classes.items() for member in members if member.is_dir()]:
+        name, inner = nested[0]
+        advice = f"move its images into {inner.parent}, or the folder into {split} as a class of its own"
+        raise DataError(f"{inner} is a folder within the class {name!r}, and classes cannot be nested: {advice}")
     if empty := [name for name, members in classes.items() if not members]:
         raise DataError(f"the class {empty[0]!r} has no image in {split}: add images or remove its folders")
     return classes
@@ -57,7 +68,7 @@ def _class_files(split: Path) -> dict[str, list[Path]]:
 
 def _listed(folder: Path) -> list[Path]:
     try:
-        return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+        return sorted(x for x in folder.iterdir() if not x.name.startswith(".") and x.name.lower() not in SYSTEM)
     except OSError as error:
         raise DataError(f"cannot read the folder {folder} ({words(error)}): check its permissions") from error
 

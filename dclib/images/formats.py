@@ -15,10 +15,15 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import DataError
+from ..support.kinds import CHECKPOINT, GZIP, NPZ, SET, TORCH, ZIP, kind_of
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, NotImplementedError, MemoryError, zipfile.BadZipFile, zlib.error)
+READ = f"give an .npz with {', '.join(ARRAYS)}, or a folder with train/<class>/ and test/<class>/"
+UNPACK, MADE_FROM = "unpack it and name the .npz or the folder that is in it", "name the data that it was made from"
+USES = {NPZ: "let its name end in .npz", ZIP: UNPACK, GZIP: UNPACK, CHECKPOINT: MADE_FROM}
+USES |= {SET: f"{MADE_FROM}, or make an .npz of it with dclib export", TORCH: f"read it with torch.load, then {READ}"}
 
 
 class Raw(NamedTuple):
@@ -38,6 +43,17 @@ def words(error: BaseException) -> str:
     return re.split(r"[.!] |\n", str(text).strip())[0].rstrip(".:; ")
 
 
+def is_npz(path: Path) -> bool:
+    """Whether a file's name says that it is an .npz, in small letters or in capitals."""
+    return path.suffix.lower() == ".npz"
+
+
+def no_data(path: Path) -> DataError:
+    """What is said of a file that is no data set: what it is, if that can be told, and what can be done with it."""
+    kind = kind_of(path)
+    return DataError(f"{path} is {kind or 'neither an .npz nor a folder'}, not a data set: {USES.get(kind, READ)}")
+
+
 def read_npz(path: Path) -> Raw:
     """Read x_train, y_train, x_test and y_test, and class_names if it has them, from an .npz file (never pickled objects).
 
@@ -51,9 +67,13 @@ def read_npz(path: Path) -> Raw:
             archive = np.load(file, allow_pickle=False)
             arrays = {key: archive[key] for key in (*ARRAYS, "class_names") if key in archive.files}
     except (*UNREADABLE, AttributeError) as error:
+        if kind_of(path) not in ("", NPZ):
+            raise no_data(path) from error
         raise DataError(f"cannot read {path} ({words(error)}): make or fetch the .npz file again") from error
     for key in ARRAYS:
         if not isinstance(arrays.get(key), np.ndarray):
+            if kind_of(path) not in ("", NPZ):
+                raise no_data(path)
             raise DataError(f"{path} has no array {key!r}: an .npz must hold {', '.join(ARRAYS)}")
     return Raw(**{key: arrays[key] for key in ARRAYS}, where=str(path), classes=_names(arrays))
 

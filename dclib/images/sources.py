@@ -18,7 +18,7 @@ import numpy as np
 
 from ..errors import DataError, SpecError, one_of
 from ..support.files import locked
-from .formats import ARRAYS, IDX, Raw, npz_counts, read_digits, read_idx, read_npz, words
+from .formats import ARRAYS, IDX, Raw, is_npz, npz_counts, read_digits, read_idx, read_npz, words
 from .pixels import ONBLACK, VIEWS
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
@@ -101,7 +101,7 @@ def spelled(name: str | os.PathLike, root: str | os.PathLike | None = None) -> s
     """Tell a data set's name from a path, once: a name stays as it is, a path is given in full and means the same in any folder.
 
     What has a separator, as `./mnist`, ends in .npz or is no text is a path. A name in `KNOWN` or in the data root goes before a
-    folder of the working directory.
+    file or folder of the working directory.
 
     Raises:
         DataError: no file can be called so.
@@ -110,8 +110,8 @@ def spelled(name: str | os.PathLike, root: str | os.PathLike | None = None) -> s
     if view:
         return f"{spelled(base if isinstance(name, str) else Path(base), root)}+{view}"
     path, text = as_path(name), str(name)
-    bare = isinstance(name, str) and os.sep not in text and path.suffix != ".npz"
-    if bare and (not text or text in KNOWN or (data_root(root) / f"{text}.npz").is_file() or not path.is_dir()):
+    bare = isinstance(name, str) and os.sep not in text and not is_npz(path)
+    if bare and (not text or text in KNOWN or (data_root(root) / f"{text}.npz").is_file() or not path.exists()):
         return text
     return os.path.abspath(path)
 
