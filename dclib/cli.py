@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from .commands import on_records, on_sets
-from .commands.options import Device, Engine, Network_, OtherData, Precision, Seed, SetFile, examples, option
+from .commands.options import DataSet, Device, Engine, Network_, OtherData, Precision, Seed, SetFile, examples, option
 from .errors import Interrupted, SpecError
 from .hyper.checks import usual_augmentation
 from .spec import AUGMENTATIONS, DISTANCES, Condensation, MakeSet, Network, Training
@@ -34,10 +34,11 @@ app = typer.Typer(
         "dclib condense digits -o set.safetensors -K 50 --real-batch 32",
         "dclib condense mnist --ipc 10 --network ConvNet:norm=batch -o set.safetensors",
         "dclib condense path/to/folder --image-size 32 --init real -o set.safetensors",
+        "dclib condense path/to/folder+onblack --image-size 32 -o set.safetensors",
     )
 )
 def condense(
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="a name, an .npz file or a folder of images")],
+    dataset: DataSet,
     output: Annotated[Path, option("the set's file", "--output", "-o")],
     ipc: Annotated[int, option("images per class")] = Condensation.ipc,
     network: Network_ = "ConvNet",

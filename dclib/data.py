@@ -21,8 +21,8 @@ from torch import Tensor
 from .errors import DataError
 from .images import sources
 from .images.folders import read_folder
-from .images.formats import ARRAYS, Raw, check, read_npz
-from .images.pixels import VIEWS, canonical, convert, measure
+from .images.formats import ARRAYS, Raw, check, is_npz, read_npz
+from .images.pixels import ONBLACK, VIEWS, canonical, convert, measure
 from .images.sources import KNOWN, Known, available
 from .spec import derive
 
@@ -178,7 +178,8 @@ def load(
 
     Args:
         name: a name in `KNOWN`, the stem of an .npz in the data root, or the path of an .npz or of an image folder; with
-            "+inverted" or "+turned" behind it, its images are another domain with the same labels.
+            "+inverted" or "+turned" behind it, its images are another domain with the same labels. A folder's transparent
+            images are laid on white; with "+onblack" behind its path, on black.
         root: the data root; by default $DCLIB_DATA, else dclib in the user's cache folder.
         image_size: resize to this square size in pixels (bilinear with antialiasing); 0 leaves it (digits: 28).
         channels: 1 makes the images grey, 3 makes them RGB, 0 leaves them.
@@ -192,14 +193,18 @@ def load(
     """
     _check_request(image_size, channels)
     source = sources.spelled(name, root)
-    base, _, view = source.rpartition("+")
+    base, view = sources.parted(source)
     if view in VIEWS:
         seen = load(base, root=root, image_size=image_size, channels=channels, download=download)
         return dataclasses.replace(_view(seen, f"{seen.name}+{view}", VIEWS[view]), source=source)
-    path, known = Path(source), None
-    if not path.is_absolute():
+    path, known = Path(base), None
+    if view == ONBLACK:
+        if not path.is_dir():
+            raise DataError(f"+{view} is for a folder of images, and {base} is none: leave out +{view}")
+        title, raw = f"{path.name}+{view}", read_folder(path, image_size, channels, "black")
+    elif not path.is_absolute():
         title, raw, known = source, sources.find(source, sources.data_root(root), download), KNOWN.get(source)
-    elif path.suffix == ".npz":
+    elif is_npz(path):
         title, raw = path.stem, read_npz(path)
     else:
         title, raw = path.name, read_folder(path, image_size, channels)

@@ -15,8 +15,8 @@ from typing import Any
 from . import experiments, studies
 from .errors import SpecError, one_of
 from .experiments import AXES
-from .images.pixels import VIEWS
-from .images.sources import all_names, data_root, own_place, spelled
+from .images.formats import is_npz, no_data
+from .images.sources import all_names, data_root, own_place, parted, spelled
 from .pages.sentences import AXIS_NAMES
 from .recorded import studied
 from .recorded.outcomes import DASH, Outcome, look_up, title
@@ -183,12 +183,16 @@ def check_dataset(name: Given) -> None:
 
     Raises:
         SpecError: lists those there are.
+        DataError: it is a file of another kind.
     """
-    if (view := str(name).rpartition("+"))[2] in VIEWS:
-        return check_dataset(view[0])
+    base, view = parted(str(name))
+    if view:
+        return check_dataset(base)
     known, place = all_names(data_root()), Path(spelled(str(name)))
-    if str(place) in known or (place.is_absolute() and (place.is_dir() or (place.suffix == ".npz" and place.is_file()))):
+    if str(place) in known or (place.is_absolute() and (place.is_dir() or (is_npz(place) and place.is_file()))):
         return None
+    if place.is_absolute() and place.is_file():
+        raise no_data(place)
     try:
         one_of("data set", name, known)
     except SpecError as error:

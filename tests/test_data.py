@@ -32,6 +32,7 @@ from dclib.errors import DataError
 from dclib.images import sources
 from dclib.images.formats import ARRAYS, IDX
 from dclib.images.pixels import canonical, grey, measure, resize
+from dclib.reproduce import check_dataset
 
 quick = settings(max_examples=30, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31)
@@ -276,6 +277,17 @@ def test_npz_with_labels_as_keras_keeps_them(tmp_path):
     assert same(load(saved(tmp_path / "a.npz", **arrays)), load(saved(tmp_path / "b.npz", **column)))
 
 
+def test_npz_with_labels_of_any_kind_of_whole_numbers(tmp_path):
+    arrays = made(2)
+    plain = load(saved(tmp_path / "plain.npz", **arrays))
+    for kind in (bool, np.int8, np.uint64, np.float16, np.float64):
+        other = arrays | {key: arrays[key].astype(kind) for key in ("y_train", "y_test")}
+        other["class_names"] = np.array(["no", "yes"])
+        found = load(saved(tmp_path / "other.npz", **other))
+        assert same(found, plain)
+        assert found.class_names == ("no", "yes")
+
+
 def test_images_need_not_be_square(tmp_path):
     path = saved(tmp_path / "a.npz", **made(2, size=(6, 8)))
     assert load(path).size == (6, 8)
@@ -353,7 +365,8 @@ BAD = {
     ),
     "no images": (bad("x_train", lambda x: x[:0]), ("x_train", "(0, 6, 6)")),
     "different sizes": (bad("x_test", lambda x: x[:, :5]), ("6×6×1", "5×6×1")),
-    "float labels": (bad("y_train", lambda y: y.astype(np.float32)), ("y_train", "float32")),
+    "labels between": (bad("y_train", put(0.75, np.float32)), ("y_train", "label 0.75")),
+    "dates as labels": (bad("y_train", lambda y: y.astype("M8[D]")), ("y_train", "datetime64")),
     "text labels": (bad("y_test", lambda y: y.astype(str)), ("y_test", "<U")),
     "one-hot labels": (bad("y_train", lambda y: np.eye(4, dtype=np.int64)[y]), ("y_train", "(30, 4)")),
     "fewer labels": (bad("y_train", lambda y: y[:-1]), ("30 images", "29 labels", "y_train")),
@@ -422,9 +435,49 @@ def test_neither_zip_nor_there(tmp_path):
     with zipfile.ZipFile(tmp_path / "zip.npz", "w") as archive:
         for key in ARRAYS:
             archive.writestr(f"{key}.npy", "text")
-    for stem, part in (("text", "cannot read"), ("one", "cannot read"), ("zip", "no array 'x_train'")):
+    for stem, part in (("text", "cannot read"), ("one", "a NumPy array (.npy)"), ("zip", "no array 'x_train'")):
         refused(tmp_path / f"{stem}.npz", part, name=tmp_path / f"{stem}.npz")
     refused(tmp_path / "none.npz", "there is no file", *ARRAYS, name=str(tmp_path / "none.npz"))
+
+
+def test_a_name_in_capitals_is_an_npz(tmp_path, monkeypatch):
+    plain = load(saved(tmp_path / "plain.npz", **made(3)))
+    (tmp_path / "plain.npz").rename(tmp_path / "UPPER.NPZ")
+    monkeypatch.chdir(tmp_path)
+    for name in ("UPPER.NPZ", "./UPPER.NPZ", tmp_path / "UPPER.NPZ"):
+        check_dataset(str(name))
+        assert same(load(name), plain)
+        assert load(name).source == str(tmp_path / "UPPER.NPZ")
+
+
+def test_a_file_of_another_kind_is_called_what_it_is(tmp_path, monkeypatch):
+    """Whether it is given as a name or as a path, and even if it is called .npz; it is neither missing nor damaged."""
+    monkeypatch.chdir(tmp_path)
+    np.save(tmp_path / "x.npy", np.zeros(3))
+    saved(tmp_path / "a.npz", **made(3)).rename(tmp_path / "a.data")
+    with zipfile.ZipFile(tmp_path / "pets.zip", "w") as archive:
+        archive.writestr("pets/train/cat/0.png", "x")
+    (tmp_path / "pets.gz").write_bytes(gzip.compress(b"x"))
+    torch.save({"x": torch.zeros(3)}, tmp_path / "x.pt")
+    Image.new("L", (2, 2)).save(tmp_path / "cat.png")
+    (tmp_path / "table.csv").write_text("0,1")
+    kinds = {
+        "x.npy": ("a NumPy array (.npy)", *ARRAYS),
+        "a.data": ("an .npz archive", "end in .npz"),
+        "pets.zip": ("a zip archive", "unpack it"),
+        "pets.gz": ("a gzip archive", "unpack it"),
+        "x.pt": ("torch.save", "torch.load"),
+        "cat.png": ("a picture", "train/<class>/"),
+        "table.csv": ("neither an .npz nor a folder", *ARRAYS),
+    }
+    for name, parts in kinds.items():
+        for call in (load, check_dataset):
+            for path in (name, f"./{name}"):
+                text = refused(tmp_path / name, *parts, call=call, name=path)
+                assert not re.search("no folder|no file|damaged|again", text)
+        if name not in ("a.data", "table.csv"):
+            (tmp_path / name).rename(tmp_path / "it.npz")
+            refused(tmp_path / "it.npz", *parts, name="it.npz")
 
 
 @pytest.mark.parametrize(("option", "value"), [("image_size", -1), ("image_size", True), ("channels", 2)])
@@ -729,6 +782,67 @@ def test_folder_turns_photographs_upright(tmp_path):
     assert load(folder).x_train[0, 0, :, 0].tolist() == [0, 0, 0, 255, 255, 255]
 
 
+def lay_pictures(folder, pictures):
+    """The pictures as files of two classes in train/ and test/."""
+    for split in ("train", "test"):
+        for c, name in enumerate(("cat", "dog")):
+            (folder / split / name).mkdir(parents=True)
+            for i, picture in enumerate(pictures[c::2]):
+                picture.save(folder / split / name / f"{i}.png")
+    return folder
+
+
+def see_through():
+    """Pictures of every transparent mode of 6×6 pixels, each with what it is on white and on black."""
+    rng = np.random.default_rng(0)
+    colours, alpha = rng.integers(0, 256, (6, 6, 3)).astype(np.uint8), rng.integers(0, 256, (6, 6, 1)).astype(np.uint8)
+    alpha[0] = 0
+    alpha[1] = 255
+    grey = colours[..., :1]
+    marked = Image.fromarray(grey[..., 0])
+    marked.info["transparency"] = int(grey[2, 2, 0])
+    palette = Image.fromarray(grey[..., 0] % 4).convert("L")
+    palette = Image.frombytes("P", (6, 6), palette.tobytes())
+    palette.putpalette([0, 0, 0, 250, 0, 0, 0, 240, 0, 0, 0, 230])
+    palette.info["transparency"] = bytes([0, 255, 128, 255])
+    table = np.array([[0, 0, 0, 0], [250, 0, 0, 255], [0, 240, 0, 128], [0, 0, 230, 255]])[grey[..., 0] % 4]
+    sources = [
+        (Image.fromarray(np.concatenate([colours, alpha], -1)), colours, alpha),
+        (Image.fromarray(np.concatenate([grey, alpha], -1)), np.repeat(grey, 3, -1), alpha),
+        (marked, np.repeat(grey, 3, -1), np.where(grey == grey[2, 2], 0, 255)),
+        (palette, table[..., :3], table[..., 3:]),
+    ]
+    for picture, under, a in sources:
+        on = {name: np.rint((under * (a / 255.0)) + ground * (1 - a / 255.0)) for name, ground in (("white", 255), ("black", 0))}
+        yield picture, on["white"].astype(np.uint8), on["black"].astype(np.uint8)
+
+
+def test_what_is_transparent_lies_on_white_or_on_black(tmp_path):
+    pictures, white, black = zip(*see_through(), strict=True)
+    folder = lay_pictures(tmp_path / "icons", pictures)
+    for name, expected in (("", white), ("+onblack", black)):
+        plain = load(lay_pictures(tmp_path / f"plain-{name[1:]}", [Image.fromarray(x) for x in expected]))
+        for path in (f"{folder}{name}", Path(f"{folder}{name}")):
+            found = load(path)
+            assert same(found, plain)
+            assert (found.name, found.source) == (f"icons{name}", f"{folder}{name}")
+        assert same(load(f"{folder}{name}+turned"), load(f"{tmp_path / f'plain-{name[1:]}'}+turned"))
+
+
+def test_what_is_drawn_in_alpha_alone_is_seen(tmp_path):
+    alpha = [np.random.default_rng(i).integers(0, 256, (6, 6)).astype(np.uint8) for i in range(4)]
+    ink = [Image.merge("RGBA", [Image.new("L", (6, 6))] * 3 + [Image.fromarray(a)]) for a in alpha]
+    folder = lay_pictures(tmp_path / "ink", ink)
+    assert torch.equal(load(folder).x_train[0, 0], 255 - torch.from_numpy(min(alpha[::2], key=lambda a: (255 - a).tobytes())))
+    refused("every pixel", "is 0", name=f"{folder}+onblack")
+
+
+def test_only_a_folder_can_be_laid_on_black(tmp_path):
+    path = saved(tmp_path / "a.npz", **made(3))
+    for name in ("digits+onblack", f"{path}+onblack", f"{tmp_path}/none+onblack"):
+        refused("+onblack", "leave out", name=name)
+
+
 @pytest.mark.parametrize(("size", "parts"), [((6, 8), ("8×6", "not square")), ((7, 7), ("7×7", "6×6"))])
 def test_folder_of_mixed_sizes_needs_a_size(tmp_path, size, parts):
     folder = lay_folder(tmp_path / "pets")
@@ -757,7 +871,7 @@ SPOILT = {
     "text": spoil(lambda f: (f / "train/cat/notes.txt").write_text("x"), "train/cat/notes.txt", "no known format"),
     "cut short": spoil(lambda f: (f / "test/dog/0.png").write_bytes((f / "test/dog/0.png").read_bytes()[:60]), "test/dog/0.png"),
     "empty": spoil(lambda f: (f / "test/dog/0.png").write_bytes(b""), "test/dog/0.png"),
-    "folder": spoil(lambda f: (f / "train/dog/more").mkdir(), "train/dog/more"),
+    "folder": spoil(lambda f: (f / "train/dog/more").mkdir(), "train/dog/more is a folder within the class 'dog'"),
     "16 bits": spoil(lambda f: Image.fromarray(np.zeros((6, 6), np.uint16)).save(f / "train/dog/0.png"), "train/dog/0.png", "I;16"),
     "stray": spoil(lambda f: (f / "train/cat/0.png").rename(f / "train/0.png"), "train/0.png", "class"),
     "no test": spoil(lambda f: (f / "test").rename(f / "val"), "test"),
@@ -769,6 +883,36 @@ SPOILT = {
         lambda f: [(clear(f / "train" / c), (f / "train" / c).rmdir()) for c in ("cat", "dog")], "train has no class"
     ),
 }
+
+
+def test_what_systems_leave_in_folders_is_no_image(tmp_path):
+    folder = lay_folder(tmp_path / "pets")
+    before = load(folder)
+    for place in (folder, folder / "train", folder / "test" / "dog"):
+        for name in (".DS_Store", "Thumbs.db", "desktop.ini", "Desktop.ini"):
+            (place / name).write_bytes(b"x")
+        (place / "__MACOSX").mkdir()
+        (place / "__MACOSX" / "._0.png").write_bytes(b"x")
+    assert same(load(folder), before)
+    assert load(folder).class_names == ("cat", "dog")
+
+
+def test_names_of_different_normal_forms_are_one_class(tmp_path):
+    """é is one letter, or e and an accent, by the system that wrote the folder; the order is the same on each."""
+    plain = load(lay_folder(tmp_path / "pets"))
+    forms = {"train": "caf\u00e9", "test": "cafe\u0301"}
+    folder = lay_folder(tmp_path / "mixed")
+    for split, name in forms.items():
+        (folder / split / "cat").rename(folder / split / name)
+        (folder / split / "dog").rename(folder / split / "cafz")
+    found = load(folder)
+    assert found.class_names == ("cafz", "caf\u00e9")
+    assert found.y_test.tolist() == plain.y_test.tolist()
+    assert torch.equal(found.x_test[found.y_test == 1], plain.x_test[plain.y_test == 0])
+    other = folder / "train" / forms["test"]
+    other.mkdir()
+    (folder / "train" / forms["train"] / "0.png").rename(other / "0.png")
+    assert same(load(folder), found)  # in one folder, too
 
 
 @pytest.mark.parametrize("case", SPOILT)

@@ -79,7 +79,7 @@ def test_every_module_and_folder_has_its_place():
 
 
 def test_the_ground_stands_on_errors_and_spec():
-    allowed = part("errors", "spec", "support.files", "steps.seeded", "steps.factories")
+    allowed = part("errors", "spec", "support.files", "support.kinds", "steps.seeded", "steps.factories")
     assert not wrong(DATA, MODULES.keys() - allowed - DATA)
     assert not wrong(GROUND - DATA, MODULES.keys() - allowed), "data, networks, matching and augment may import no more"
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import TensorDataset
+from torch.utils.data import Subset, TensorDataset
 from torchvision.datasets import FakeData, ImageFolder
 from torchvision.transforms import ToTensor
 
 import dclib
-from dclib.errors import DataError
+from dclib.errors import DataError, SpecError
 from dclib.images.objects import from_torchvision
 
 
@@ -36,6 +36,21 @@ def test_every_form_of_an_image_gives_the_same_data(pairs):
     assert found["arrays"].x_train.shape == (12, 3, 6, 6)
 
 
+def test_every_form_of_a_label_gives_the_same_data(pairs):
+    two = [(x, y % 2) for x, y in pairs]
+    forms = [int, float, bool, np.uint8, np.float32, lambda y: np.array([y]), lambda y: torch.tensor([[y]]), lambda y: [y]]
+    found = {from_torchvision(rows, rows).hash for rows in ([(x, form(y)) for x, y in two] for form in forms)}
+    rows = [{"label": y, "image": Image.fromarray(x), "id": i} for i, (x, y) in enumerate(two)]
+    assert found | {from_torchvision(rows, rows).hash} == {from_torchvision(two, two).hash}
+
+
+@pytest.mark.parametrize("label", [0.7, float("nan"), float("inf"), 2**64, np.array([0, 1]), np.array([]), "cat", None])
+def test_a_label_without_one_meaning_is_refused_with_its_value(pairs, label):
+    odd = [*pairs, (pairs[0][0], label)]
+    with pytest.raises(DataError, match=re.escape(f"the test data have the label {label!r}: ")):
+        from_torchvision(pairs, odd)
+
+
 def test_pictures_of_every_mode_are_grey_or_coloured():
     colours = Image.fromarray(np.arange(3 * 36, dtype=np.uint8).reshape(6, 6, 3))
     for mode, shape in {"P": (3, 6, 6), "RGBA": (3, 6, 6), "CMYK": (3, 6, 6), "LA": (1, 6, 6), "1": (1, 6, 6)}.items():
@@ -57,6 +72,42 @@ def test_torchvision_names_its_classes(tmp_path, pairs):
     found = from_torchvision(ImageFolder(tmp_path / "train"), ImageFolder(tmp_path / "test"))
     assert found.class_names == ("a", "b", "c")
     assert found.hash == dclib.load(str(tmp_path)).hash
+
+
+def test_a_photograph_is_turned_upright(tmp_path, pairs):
+    """A folder, torchvision's ImageFolder of it, with a transform or in parts, and the pictures themselves give the same data."""
+    exif = Image.Exif()
+    for split in ("train", "test"):
+        for i, (x, y) in enumerate(pairs):
+            exif[0x0112] = 1 + i % 8
+            (tmp_path / split / "abc"[y]).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(x).save(tmp_path / split / "abc"[y] / f"{i}.png", exif=exif)
+    found, parts = dclib.load(str(tmp_path)), (tmp_path / "train", tmp_path / "test")
+    plain = [(ImageFolder(part), ImageFolder(part, ToTensor()), ImageFolder(part, loader=Image.open)) for part in parts]
+    for train, test in zip(*plain, strict=True):
+        assert from_torchvision(train, test).hash == found.hash
+        assert from_torchvision(Subset(train, range(12)), Subset(test, range(12))).hash == found.hash
+    assert found.hash != from_torchvision(pairs, pairs).hash
+    assert plain[0][0].loader.__name__ == "default_loader"  # the user's object is left as it was
+
+
+@pytest.mark.parametrize("background", ["white", "black"])
+def test_what_is_transparent_lies_on_the_background(background, tmp_path, pairs):
+    ground, rng = {"white": 255, "black": 0}[background], np.random.default_rng(1)
+    alpha = [rng.integers(0, 256, (6, 6, 1)).astype(np.uint8) for _ in pairs]
+    pictures = [(Image.fromarray(np.concatenate([x, a], -1)), y) for (x, y), a in zip(pairs, alpha, strict=True)]
+    lie = lambda x, a: np.rint(x * (a / 255.0) + ground * (1 - a / 255.0)).astype(np.uint8)  # noqa: E731
+    laid = [(lie(x, a), y) for (x, y), a in zip(pairs, alpha, strict=True)]
+    expected = from_torchvision(laid, laid).hash
+    assert from_torchvision(pictures, pictures, background=background).hash == expected
+    for i, (picture, y) in enumerate(pictures):
+        (tmp_path / "abc"[y]).mkdir(exist_ok=True)
+        picture.save(tmp_path / "abc"[y] / f"{i}.png")
+    folder = ImageFolder(tmp_path)
+    assert from_torchvision(folder, folder, background=background).hash == expected
+    assert (from_torchvision(pictures, pictures).hash == expected) == (background == "white")
+    with pytest.raises(SpecError, match="unknown background 'grey'"):
+        from_torchvision(pictures, pictures, background="grey")
 
 
 def test_sizes_and_channels_change_as_asked(pairs):
@@ -93,6 +144,7 @@ class Broken:
         (Broken(), "(KeyError: 'no image')"),
         ([(np.zeros((4, 4)), 0), (np.full((4, 4), 2.0), 1)], "an image holds floats outside of [0, 1]"),
         ([(np.zeros((4, 4), np.int64), 0)], "an image is an array of int64 with shape (4, 4)"),
+        ([{"img": np.zeros((4, 4)), "label": 0}], "the training data have 'img', 'label' and no 'image'"),
         ([(np.zeros((4, 4), np.uint8), i) for i in (0, 1)], "nothing can be learnt"),
     ],
 )

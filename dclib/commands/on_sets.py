@@ -6,10 +6,8 @@ As in `cli`, which gathers all commands, each checks what it was asked before it
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from ..errors import DataError, one_of
-from .options import Device, Engine, Network_, OtherData, Seed, SetFile, examples, option
+from .options import DataSet, Device, Engine, Network_, OtherData, Seed, SetFile, examples, option
 
 SELECT_EXAMPLES = examples(
     "dclib select mnist --method herding --ipc 10 -o set.safetensors",
@@ -19,7 +17,7 @@ EXPORT_EXAMPLES = examples("dclib export set.safetensors --to npz -o set.npz", "
 
 
 def select(
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="a name, an .npz file or a folder of images")],
+    dataset: DataSet,
     output: Annotated[Path, option("the set's file", "--output", "-o")],
     method: Annotated[str, option("random, herding, k-center or forgetting")] = "herding",
     ipc: Annotated[int, option("images per class")] = 1,

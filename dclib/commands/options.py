@@ -18,6 +18,8 @@ def option(text: str, *names: str, **more: Any):
     return typer.Option(*names, help=text, **more)
 
 
+DATASET = "a name, an .npz file or a folder of images, which lie on white where transparent; with +onblack behind it, on black"
+DataSet = Annotated[str, typer.Argument(metavar="DATASET", help=DATASET)]
 Network_ = Annotated[str, option(f"with its options, as ConvNet:width=64,norm=batch; one of {', '.join(FAMILIES)}")]
 Seed = Annotated[int, option("0, 1, …: another seed, another result")]
 Device = Annotated[str, option("auto, cpu, cuda or cuda:1")]

@@ -15,10 +15,15 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import DataError
+from ..support.kinds import CHECKPOINT, GZIP, NPZ, SET, TORCH, ZIP, kind_of
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, NotImplementedError, MemoryError, zipfile.BadZipFile, zlib.error)
+READ = f"give an .npz with {', '.join(ARRAYS)}, or a folder with train/<class>/ and test/<class>/"
+UNPACK, MADE_FROM = "unpack it and name the .npz or the folder that is in it", "name the data that it was made from"
+USES = {NPZ: "let its name end in .npz", ZIP: UNPACK, GZIP: UNPACK, CHECKPOINT: MADE_FROM}
+USES |= {SET: f"{MADE_FROM}, or make an .npz of it with dclib export", TORCH: f"read it with torch.load, then {READ}"}
 
 
 class Raw(NamedTuple):
@@ -38,6 +43,17 @@ def words(error: BaseException) -> str:
     return re.split(r"[.!] |\n", str(text).strip())[0].rstrip(".:; ")
 
 
+def is_npz(path: Path) -> bool:
+    """Whether a file's name says that it is an .npz, in small letters or in capitals."""
+    return path.suffix.lower() == ".npz"
+
+
+def no_data(path: Path) -> DataError:
+    """What is said of a file that is no data set: what it is, if that can be told, and what can be done with it."""
+    kind = kind_of(path)
+    return DataError(f"{path} is {kind or 'neither an .npz nor a folder'}, not a data set: {USES.get(kind, READ)}")
+
+
 def read_npz(path: Path) -> Raw:
     """Read x_train, y_train, x_test and y_test, and class_names if it has them, from an .npz file (never pickled objects).
 
@@ -51,9 +67,13 @@ def read_npz(path: Path) -> Raw:
             archive = np.load(file, allow_pickle=False)
             arrays = {key: archive[key] for key in (*ARRAYS, "class_names") if key in archive.files}
     except (*UNREADABLE, AttributeError) as error:
+        if kind_of(path) not in ("", NPZ):
+            raise no_data(path) from error
         raise DataError(f"cannot read {path} ({words(error)}): make or fetch the .npz file again") from error
     for key in ARRAYS:
         if not isinstance(arrays.get(key), np.ndarray):
+            if kind_of(path) not in ("", NPZ):
+                raise no_data(path)
             raise DataError(f"{path} has no array {key!r}: an .npz must hold {', '.join(ARRAYS)}")
     return Raw(**{key: arrays[key] for key in ARRAYS}, where=str(path), classes=_names(arrays))
 
@@ -61,7 +81,7 @@ def read_npz(path: Path) -> Raw:
 def _names(arrays: dict[str, np.ndarray]) -> tuple[str, ...]:
     """The classes' names, where an .npz has one for each, as those that `dclib export` writes do."""
     names = np.asarray(arrays.get("class_names", ()))
-    fit = names.dtype.kind == "U" and names.ndim == 1 and np.size(arrays["y_train"]) and arrays["y_train"].dtype.kind in "iu"
+    fit = names.dtype.kind == "U" and names.ndim == 1 and np.size(arrays["y_train"]) and not not_whole(arrays["y_train"]).size
     return tuple(map(str, names)) if fit and len(names) == int(arrays["y_train"].max()) + 1 else ()
 
 
@@ -162,7 +182,7 @@ def _checked_images(raw: Raw, key: str) -> np.ndarray:
 def _checked_labels(raw: Raw, key: str, count: int) -> np.ndarray:
     labels: np.ndarray = getattr(raw, key)
     _refuse_nan(labels, key, raw.where)
-    if labels.dtype.kind not in "iu":
+    if labels.dtype.kind not in "biuf":
         raise DataError(f"{key} in {raw.where} is {labels.dtype}: store labels as whole numbers from 0 upwards")
     if labels.ndim == 2 and labels.shape[1] == 1:  # as Keras stores CIFAR's
         labels = labels[:, 0]
@@ -172,9 +192,17 @@ def _checked_labels(raw: Raw, key: str, count: int) -> np.ndarray:
         raise DataError(
             f"{raw.where} has {count} images in {key.replace('y', 'x', 1)} but {len(labels)} labels in {key}: make them match"
         )
-    if (top := int(labels.max())) > np.iinfo(np.int64).max:
-        raise DataError(f"{key} in {raw.where} has the label {top}: labels count from 0 upwards")
+    if (odd := not_whole(labels)).size:
+        raise DataError(f"{key} in {raw.where} has the label {odd[0]}: labels must be whole numbers from 0 upwards")
     return labels.astype(np.int64)
+
+
+def not_whole(labels: np.ndarray) -> np.ndarray:
+    """Those of the labels that are no whole number, as 0.7 is none, 1.0 and True are one; or too large for 64 bits."""
+    if labels.dtype.kind not in "biuf":
+        return labels
+    values = labels.astype(np.float64)
+    return labels[(values != np.trunc(values)) | ~(np.abs(values) < 2**63)]
 
 
 def _check_classes(y_train: np.ndarray, y_test: np.ndarray, classes: int, where: str) -> None:

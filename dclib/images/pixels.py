@@ -66,6 +66,7 @@ def turn(images: UInt8[np.ndarray, "n c h w"]) -> UInt8[np.ndarray, "n c w h"]:
 
 
 VIEWS = {"inverted": np.invert, "turned": turn}  # of the same images, other domains with the same labels
+ONBLACK = "onblack"  # the view of a folder whose transparent images are laid on black
 
 
 def canonical(

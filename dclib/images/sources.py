@@ -18,8 +18,8 @@ import numpy as np
 
 from ..errors import DataError, SpecError, one_of
 from ..support.files import locked
-from .formats import ARRAYS, IDX, Raw, npz_counts, read_digits, read_idx, read_npz, words
-from .pixels import VIEWS
+from .formats import ARRAYS, IDX, Raw, is_npz, npz_counts, read_digits, read_idx, read_npz, words
+from .pixels import ONBLACK, VIEWS
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 SILENCE = 30  # seconds after which a download that receives nothing is given up
@@ -101,19 +101,25 @@ def spelled(name: str | os.PathLike, root: str | os.PathLike | None = None) -> s
     """Tell a data set's name from a path, once: a name stays as it is, a path is given in full and means the same in any folder.
 
     What has a separator, as `./mnist`, ends in .npz or is no text is a path. A name in `KNOWN` or in the data root goes before a
-    folder of the working directory.
+    file or folder of the working directory.
 
     Raises:
         DataError: no file can be called so.
     """
-    base, plus, view = str(name).rpartition("+")
-    if view in VIEWS:
-        return spelled(base if isinstance(name, str) else Path(base), root) + plus + view
+    base, view = parted(name)
+    if view:
+        return f"{spelled(base if isinstance(name, str) else Path(base), root)}+{view}"
     path, text = as_path(name), str(name)
-    bare = isinstance(name, str) and os.sep not in text and path.suffix != ".npz"
-    if bare and (not text or text in KNOWN or (data_root(root) / f"{text}.npz").is_file() or not path.is_dir()):
+    bare = isinstance(name, str) and os.sep not in text and not is_npz(path)
+    if bare and (not text or text in KNOWN or (data_root(root) / f"{text}.npz").is_file() or not path.exists()):
         return text
     return os.path.abspath(path)
+
+
+def parted(name: str | os.PathLike) -> tuple[str, str]:
+    """A data set's name without its last view, and that view; empty if it has none."""
+    base, _, view = str(name).rpartition("+")
+    return (base, view) if view in (*VIEWS, ONBLACK) else (str(name), "")
 
 
 def own_place(name: str) -> Path | None:
@@ -136,9 +142,9 @@ def stamp(name: str) -> str:
 
 
 def _seen(name: str) -> str:
-    """The data whose view a name may be."""
-    base, _, view = name.rpartition("+")
-    return base if view in VIEWS else name
+    """The data whose view, or view of a view, a name may be."""
+    base, view = parted(name)
+    return _seen(base) if view else name
 
 
 def _place(name: str) -> Path:

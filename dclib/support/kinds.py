@@ -4,7 +4,7 @@ import json
 import zipfile
 from pathlib import Path
 
-NPZ, TORCH, ZIP = "an .npz archive", "a Python pickle, as torch.save writes", "a zip archive"
+NPZ, TORCH, ZIP, GZIP = "an .npz archive", "a Python pickle, as torch.save writes", "a zip archive", "a gzip archive"
 SET, CHECKPOINT, OTHER = "a condensed set", "a checkpoint of dclib's", "a safetensors file of another program"
 PICKLES = tuple(bytes([0x80, protocol]) for protocol in (2, 3, 4, 5))
 BEGINNINGS = {
@@ -13,7 +13,7 @@ BEGINNINGS = {
     b"\xff\xd8\xff": "a picture",
     b"GIF8": "a picture",
     b"%PDF": "a PDF",
-    b"\x1f\x8b": "a gzip archive",
+    b"\x1f\x8b": GZIP,
     b"\x89HDF": "an HDF5 file",
 }
 
