@@ -15,6 +15,7 @@ import typer
 from .commands import on_records, on_sets
 from .commands.options import DataSet, Device, Engine, Network_, OtherData, Precision, Seed, SetFile, examples, option
 from .errors import Interrupted, SpecError
+from .hyper import recipes
 from .hyper.checks import usual_augmentation
 from .spec import AUGMENTATIONS, DISTANCES, Condensation, MakeSet, Network, Training
 from .support.console import guarded, say, summary, table
@@ -31,6 +32,7 @@ app = typer.Typer(
 
 @app.command(
     epilog=examples(
+        "dclib condense mnist --recipe fast -o set.safetensors",
         "dclib condense digits -o set.safetensors -K 50 --real-batch 32",
         "dclib condense mnist --ipc 10 --network ConvNet:norm=batch -o set.safetensors",
         "dclib condense path/to/folder --image-size 32 --init real -o set.safetensors",
@@ -42,17 +44,18 @@ def condense(
     output: Annotated[Path, option("the set's file", "--output", "-o")],
     ipc: Annotated[int, option("images per class")] = Condensation.ipc,
     network: Network_ = "ConvNet",
-    outer_steps: Annotated[int, option("K, each with a fresh network", "--outer-steps", "-K")] = Condensation.outer_steps,
+    recipe: Annotated[str, option("of the options below that are not given: paper, or fast (minutes on two cores)")] = "paper",
+    outer_steps: Annotated[int | None, option("K, each with a fresh network  [default: 1000]", "--outer-steps", "-K")] = None,
     inner_steps: Annotated[int, option("T; 0: the paper's for this many images", "--inner-steps", "-T")] = 0,
     image_steps: Annotated[int, option("ς_S")] = Condensation.image_steps,
     image_lr: Annotated[float | None, option("η_S  [default: 0.1; with MLP 0.01, if the distance is layerwise]")] = None,
-    image_lr_end: Annotated[float, option("where η_S ends, following half a cosine over K; 0: it is constant")] = 0.0,
+    image_lr_end: Annotated[float | None, option("where η_S ends, by half a cosine over K; 0: constant  [default: 0]")] = None,
     image_momentum: Annotated[float, option("of the images' optimiser")] = Condensation.image_momentum,
     network_epochs: Annotated[int, option("ς_θ; 0: the paper's for this many images")] = 0,
     network_lr: Annotated[float, option("η_θ")] = Condensation.network_lr,
     network_momentum: Annotated[float, option("of the network's optimiser")] = Condensation.network_momentum,
     network_batch: Annotated[int, option("images in a batch of the network's training")] = Condensation.network_batch,
-    real_batch: Annotated[int, option("real images of each class in a step")] = Condensation.real_batch,
+    real_batch: Annotated[int | None, option("real images of each class in a step  [default: 256]")] = None,
     distance: Annotated[str, option(f"D: {', '.join(DISTANCES)}")] = Condensation.distance,
     init: Annotated[str, option("start from noise or from real images")] = Condensation.init,
     batches: Annotated[str, option("match each class's gradient, separate, or that of all classes, mixed")] = Condensation.batches,
@@ -74,9 +77,10 @@ def condense(
     """
     named = Network.parse(network)
     options = locals() | {"network": named}
-    if image_lr is None:
-        options["image_lr"] = 0.01 if named.family == "MLP" and distance == "layerwise" else 0.1
-    hyper = Condensation(**{f.name: options[f.name] for f in dataclasses.fields(Condensation)}).resolve()
+    given = {f.name: options[f.name] for f in dataclasses.fields(Condensation) if options[f.name] is not None}
+    usual = {"image_lr": 0.01 if named.family == "MLP" and distance == "layerwise" else 0.1}
+    hyper = Condensation(**usual | given)
+    hyper = dataclasses.replace(hyper, **recipes.changes(recipe, hyper) | given).resolve()
     from .images.sources import spelled  # loads numpy
 
     run = MakeSet(spelled(dataset), "condense", seed, hyper, image_size, storage=storage)

@@ -40,6 +40,7 @@ class Experiment:
             on; by default the preset's.
         budgets: for a preset, hyper-parameters in place of its own, as a variant, or these from some number of images per class on.
         more: further grids, each told by the axes on which it differs from `grid`, where that has not been narrowed away.
+        epochs: for a preset, E of stage T in place of its own; 0: 300, or 1000 with augmentation.
         held_out: so many training images are kept out of every set and tested on in place of the test images.
     """
 
@@ -52,6 +53,7 @@ class Experiment:
     budgets: dict[str, str | dict[int, str]] = field(default_factory=dict)
     more: tuple[dict[str, tuple], ...] = ()
     held_out: int = 0
+    epochs: dict[str, int] = field(default_factory=dict)
     belongs: Callable[[dict[str, Any]], bool] = lambda place: True
 
     def cells(self, preset: Preset, **narrow: Sequence | int | None) -> list[Cell]:
@@ -92,7 +94,8 @@ class Experiment:
         held_out = min(self.held_out, 300) if place["dataset"] == "digits" else self.held_out
         sets = preset.sets_of(place["network"], place["dataset"]) or repeats[0]
         networks = 1 if place["network"] in ORS else repeats[1]
-        return Cell(**place, preset=preset, sets=sets, networks=networks, budget=budget, held_out=held_out)
+        changed = dict(budget=budget, held_out=held_out, epochs=self.epochs.get(preset.name))
+        return Cell(**place, preset=preset, sets=sets, networks=networks, **changed)
 
 
 def _from_on(value: Any, ipc: int) -> Any:

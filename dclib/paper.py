@@ -193,7 +193,7 @@ def find(experiment: str, place: dict[str, Any]) -> Accuracy | None:
 
 # Tables whose columns are methods, by experiment; where no other column is named, it is that of the same name.
 COLUMNS = {
-    **dict.fromkeys(("method", "condensed_images", "coresets", "images_per_class"), (TABLE_1, WHOLE)),
+    **dict.fromkeys(("method", "condensed_images", "coresets", "images_per_class", "recipe_test"), (TABLE_1, WHOLE)),
     "more_baselines": (TABLE_T8, WHOLE),
     "cifar100": (TABLE_T9, WHOLE_T9),
 }

@@ -19,6 +19,7 @@ import dclib
 from dclib import experiments, reproduce, studies
 from dclib.cli import app, main
 from dclib.errors import DataError, FileError, Interrupted, SpecError
+from dclib.hyper import recipes
 from dclib.hyper.checks import usual_augmentation
 from dclib.results import CondensedSet, Store
 from dclib.runs import kept, sets
@@ -94,9 +95,12 @@ def test_every_command_explains_itself_and_its_options(call, command):
 @pytest.mark.parametrize(("command", "spec"), [("condense", Condensation), ("train", Training)])
 def test_every_hyper_parameter_has_an_option_with_its_default(command, spec):
     options = {p.name: p for p in get_command(app).commands[command].params}
+    by_recipe = "image_lr", *recipes.FAST[1]
     for field in dataclasses.fields(spec):
         assert field.name in options
-        if field.name not in ("network", "image_lr", "augment"):
+        if field.name in by_recipe and spec is Condensation:
+            assert f"[default: {field.default:g}" in options[field.name].help
+        elif field.name not in ("network", "augment"):
             assert options[field.name].default == field.default
     assert options["network"].default == str(Network())
 
@@ -343,6 +347,23 @@ def test_the_images_learning_rate_is_the_papers(call, monkeypatch, options, rate
     monkeypatch.setattr(kept, "condense_to_file", lambda run, *_, **__: seen.append(run.hyper.image_lr))
     assert call("condense", "digits", "-o", "set", *options)[0] == 0
     assert seen == [rate]
+
+
+def test_a_recipe_gives_what_is_not_given(call, monkeypatch):
+    seen = []
+    monkeypatch.setattr(kept, "condense_to_file", lambda run, *_, **__: seen.append(run.hyper))
+    fast = ("condense", "digits", "-o", "set", "--recipe", "fast")
+    for options in ((), ("-K", "1000", "--real-batch", "8"), ("--image-lr", "0.1")):
+        assert call(*fast, *options)[0] == 0
+    whole, some, rate = seen
+    assert whole == recipes.fast(Condensation()).resolve() != Condensation().resolve()
+    assert some == dataclasses.replace(whole, outer_steps=1000, real_batch=8), "1000 is the default, and was asked for"
+    assert rate == dataclasses.replace(whole, image_lr=0.1)
+    call("condense", "digits", "-o", "set", "--recipe", "paper")
+    assert seen[-1] == Condensation().resolve()
+    for unknown in (("--ipc", "7"), ("--network", "MLP"), ("--network", "ConvNet:norm=batch"), ("--distance", "cosine")):
+        refused(call(*fast, *unknown), "recipe 'fast' is known for a ConvNet", unknown[1])
+    refused(call("condense", "digits", "-o", "set", "--recipe", "quick"), "quick", "fast")
 
 
 def own_data(size=8) -> dict[str, np.ndarray]:

@@ -172,12 +172,11 @@ def status(
 
 def _recorded(experiment: Any, preset: Any, store: Any) -> str:
     """How many of an experiment's cells are recorded at a preset, and how many networks of those that are in part."""
-    cells = experiment.cells(preset)
-    left = store.incomplete(cells)
-    counts = [[(run.networks - len(store.missing(run)), run.networks) for run in cell.runs()] for cell in left]
-    begun = [tuple(map(sum, zip(*one, strict=True))) for one in counts if any(done for done, _ in one)]
+    counts = [[(run.networks - len(store.missing(run)), run.networks) for run in cell.runs()] for cell in experiment.cells(preset)]
+    cells = [tuple(map(sum, zip(*one, strict=True))) for one in counts]  # networks recorded, and in all
+    begun = [(done, n) for done, n in cells if 0 < done < n]
     part = f", {len(begun)} in part: {sum(done for done, _ in begun)} of {sum(n for _, n in begun):,} networks" if begun else ""
-    return f"{len(cells) - len(left)} of {len(cells)}{part}"
+    return f"{sum(done == n for done, n in cells)} of {len(cells)}{part}"
 
 
 def merge(

@@ -5,6 +5,7 @@
 
 from typing import Any
 
+from ..hyper.recipes import FAST
 from ..hyper.variants import steps
 from ..spec import ConvNet
 
@@ -90,6 +91,15 @@ RECIPE = dict(
     budgets={"cpu": {1: "outer_steps=100,real_batch=32", 10: "outer_steps=20,real_batch=32"}},
     held_out=5000,
 )
+RECIPE_TEST = dict(
+    name="recipe_test",
+    label="Recipe",
+    question="What do networks reach on the test images that are trained on sets learned by the recipe?",
+    grid=CONVNET | dict(dataset=FOUR, ipc=(1,)),
+    repeats={"cpu": (3, 5)},
+    budgets={"cpu": {n: ",".join(f"{name}={value}" for name, value in recipe.items()) for n, recipe in FAST.items()}},
+    epochs={"cpu": 0},
+)
 DECLARED = (
     _crossed("activation", "Table T2", "the activation function", "activation", ("sigmoid", "relu", "leakyrelu")),
     _crossed("pooling", "Table T3", "pooling", "pooling", ("none", "max", "avg")),
@@ -100,6 +110,7 @@ DECLARED = (
     LOOPS,
     CHOICES,
     RECIPE,
+    RECIPE_TEST,
     PRECISION,
 )
 
@@ -115,11 +126,13 @@ TWO = {  # of the rows and columns, at `smoke`
 SMOKE = {
     **{name: DIGITS | dict.fromkeys(BOTH, networks) for name, networks in TWO.items()},
     "ablation_loops": DIGITS | dict(ipc=(2,), variant=steps(K=(5, 20), T=(1, 2))),
+    "recipe_test": DIGITS,
     "recipe": DIGITS | dict(ipc=(1,), variant=RATES[::2]),
     "choices": DIGITS | dict(ipc=(1,), network=("ConvNet",), variant=OPEN[:3]),
     "precision": DIGITS | dict(variant=("", "precision=bfloat16")),
 }
 CPU = {
+    "recipe_test": dict(dataset=(*FOUR[:2], "svhn10k", "cifar10")),
     "precision": dict(variant=("", "precision=bfloat16")),  # TF32 is a GPU's
     "ablation_distance": dict.fromkeys(BOTH, SIX[:3]),
     "ablation_loops": dict(dataset=("mnist",), variant=steps(K=(1, 5, 10, 20), T=(1, 5))),

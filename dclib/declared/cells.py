@@ -41,6 +41,7 @@ class Cell:
     variant: str = ""  # see `variants`
     budget: str = ""  # what the experiment changes of the preset's hyper-parameters, as a variant
     held_out: int = 0  # so many training images are kept out of the set, and tested on in place of the test images
+    epochs: int | None = None  # E of stage T in place of the preset's; 0: 300, or 1000 with augmentation
 
     def runs(self, seeds: Sequence[int] | None = None) -> list[Run]:
         """The runs that test networks, one for each set; each names the run that makes its set, if there is one."""
@@ -50,6 +51,8 @@ class Cell:
         way, training = DD.get(self.network, "plain"), self.preset.training(self)
         if way == "rates":
             training = dd.at_rates(self.test_network, self.preset.distillation(self.dataset, self.ipc))
+        if self.epochs is not None:
+            training = dataclasses.replace(training, epochs=self.epochs).resolve()
         on = "held-out" if self.held_out else "test"
         return [TrainNetworks(self.make_set(seed), training, self.networks, way, on) for seed in seeds]
 
