@@ -15,7 +15,7 @@ BELOW = " ↓"  # marks an accuracy below that of random real images
 def matrix_table(outcomes: Sequence[Outcome], rows: str = "network", columns: str = "test_network") -> str:
     """Set outcomes in a matrix in Markdown, each row with a line of ours, and the paper's and the difference where it has any.
 
-    Where a row has random real images, an arrow marks whatever trains a network worse than they do.
+    Where there are random real images, an arrow marks whatever trains a network worse than they do.
 
     Args:
         outcomes: from `look_up`.
@@ -29,24 +29,27 @@ def matrix_table(outcomes: Sequence[Outcome], rows: str = "network", columns: st
     lines: dict[tuple, dict[Any, Outcome]] = {}
     for o in outcomes:
         lines.setdefault(tuple(o.place[axis] for axis in down), {})[o.place[columns]] = o
-    body, lower = [], _below_random(outcomes, rows)
+    body, lower = [], _below_random(outcomes)
+    if any(map(lower, outcomes)):
+        marked = {RANDOM: f"{title(RANDOM)} ({BELOW.strip()}: worse than these)"}
+        names["network"] = (labels(outcomes, "network") | marked).__getitem__
     for label, found in lines.items():
         for kind in [k for k in kinds if k == "ours" or any(o.paper for o in found.values())]:
             words = [names[axis](x) for axis, x in zip(down, label, strict=True)] if kind == kinds[0] else [""] * len(down)
-            numbers = [figure(found[x], kind, mixed) + lower(found[x], kind) if x in found else "" for x in across]
+            numbers = [figure(found[x], kind, mixed) + lower(found[x]) * (kind == "ours") if x in found else "" for x in across]
             body.append([*words, *([kind] if len(kinds) > 1 else []), *numbers])
     head = [*(AXIS_NAMES[axis] for axis in down), *([""] if len(kinds) > 1 else []), *map(names[columns], across)]
     return pipe_table(head, body, left=len(head) - len(across))
 
 
-def _below_random(outcomes: Sequence[Outcome], rows: str) -> Callable[[Outcome, str], str]:
+def _below_random(outcomes: Sequence[Outcome]) -> Callable[[Outcome], str]:
     """A function that returns the mark of an outcome that random real images beat, which else is empty."""
 
-    def column(o: Outcome) -> tuple:
-        return tuple(o.place[axis] for axis in AXES if axis != rows)
+    def place(o: Outcome) -> tuple:
+        return tuple(o.place[axis] for axis in AXES if axis not in ("network", "variant"))
 
-    random = {column(o): o.mean for o in outcomes if o.place["network"] == RANDOM and o.sets}
-    return lambda o, kind: BELOW if kind == "ours" and o.sets and o.mean < random.get(column(o), 0) else ""
+    random = {place(o): o.mean for o in outcomes if o.place["network"] == RANDOM and o.sets}
+    return lambda o: BELOW if o.sets and o.mean < random.get(place(o), 0) else ""
 
 
 def relative_table(outcomes: Sequence[Outcome]) -> str:
