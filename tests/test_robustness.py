@@ -348,7 +348,7 @@ def tiny(monkeypatch, shorten_smoke):
     return shorten_smoke(monkeypatch, outer_steps=4, sets=2, networks=3, random_sets=1)
 
 
-RUN = ("run", "cross_arch", "--networks", "MLP:width=8", "--test-networks", "MLP:width=8")
+RUN = ("run", "method", "--networks", "MLP:width=8 random", "--test-networks", "MLP:width=8")
 
 
 def recorded(root: Path) -> dict[str, dict[int, float]]:
