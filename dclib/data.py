@@ -69,7 +69,8 @@ class Dataset:
         """Give the images plain strides: where a transpose has left others, torch takes one channel for channels last."""
         for name in ("x_train", "x_test"):
             x = getattr(self, name)
-            object.__setattr__(self, name, x.flatten().view(x.shape))
+            if x.stride() != torch.empty(x.shape, device="meta").stride():
+                object.__setattr__(self, name, x.flatten().view(x.shape))
 
     @property
     def channels(self) -> int:

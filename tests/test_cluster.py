@@ -493,7 +493,7 @@ if __name__ == "__main__":
 def test_ctrl_c_keeps_what_is_done_and_where_the_rest_is(tmp_path):
     """Ctrl-C reaches a terminal's whole group of processes; the workers heed only their caller."""
     (tmp_path / "command.py").write_text(LONG.format(steps=100_000))
-    command = [sys.executable, "-W", "error", "command.py", "run", "cross_arch", "--networks", "MLP:width=8 random"]
+    command = [sys.executable, "-W", "error", "command.py", "run", "method", "--networks", "MLP:width=8 random"]
     command += ["--test-networks", "MLP:width=8", "--engine", "eager", "--results", "results", "--workers", "2"]
     with subprocess.Popen(command, cwd=tmp_path, start_new_session=True, stderr=subprocess.PIPE, text=True) as process:
         try:
