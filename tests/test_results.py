@@ -120,6 +120,13 @@ def test_arrays_and_tensors_of_any_such_type_make_the_same_set(tmp_path):
     assert (labels.dtype, labels.tolist()) == (torch.int64, [0, 1, 0, 1])
 
 
+def test_images_of_a_set_lie_plainly_wherever_they_come_from():
+    """Of one channel, torch would take a transposed array for channels last, and `x.view(len(x), -1)` would fail."""
+    transposed = np.zeros((4, 5, 5, 1), np.float32).transpose(0, 3, 1, 2)
+    made = small(images=transposed)
+    assert made.as_dataset().tensors[0].stride() == (25, 25, 5, 1)
+
+
 @pytest.mark.parametrize(
     ("changes", "parts"),
     [

@@ -224,7 +224,8 @@ def _array(name: str, given: Any, dtype: type) -> np.ndarray | None:
         raise DataError(f"a set's {name} are {array.dtype}: give {'whole numbers' if whole else 'floats'}")
     if whole and array.size and array.max() > np.iinfo(np.int64).max:
         raise DataError(f"a set's {name} go up to {array.max()}: number from 0")
-    return np.require(array, dtype, ["C", "W"])
+    array = np.require(array, dtype, ["C", "W"])
+    return array.reshape(-1).reshape(array.shape)  # of one channel, the strides of a transposed array are not those of its shape
 
 
 def _numbers(name: str, given: Any) -> tuple[float, ...]:
