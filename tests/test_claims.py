@@ -69,6 +69,18 @@ def test_at_one_image_our_numbers_are_near_the_papers(dataset, name, verdict):
     assert Claim((between(Estimate.of(o), printed),), margin=NEAR).verdict == verdict
 
 
+# --- the recipe for two cores
+
+CLOSE = 1.0  # points
+
+
+@pytest.mark.parametrize(("dataset", "verdict"), [("mnist", OPEN), ("fashionmnist", OPEN), ("cifar10", OPEN)])
+def test_the_recipe_comes_within_a_point_of_the_paper(dataset, verdict):
+    (o,) = look_up("recipe_test", dataset=dataset, ipc=1)
+    printed = Estimate(o.paper[0], o.paper[1] ** 2 / paper.SETS, paper.SETS - 1)
+    assert Claim((between(Estimate.of(o), printed),), margin=CLOSE).verdict == verdict
+
+
 # --- on made-up records: the paper's numbers, spread as the paper's are
 
 
