@@ -288,6 +288,12 @@ def test_npz_with_labels_of_any_kind_of_whole_numbers(tmp_path):
         assert found.class_names == ("no", "yes")
 
 
+@pytest.mark.parametrize("names", [["a", "a"], ["a"], ["a", "b", "c"]])
+def test_an_npz_has_one_name_for_each_class(tmp_path, names):
+    with pytest.raises(DataError, match=r"class_names has .* for labels from 0 to 1: give each class one name of its own"):
+        load(saved(tmp_path / "a.npz", **made(2), class_names=np.array(names)))
+
+
 def test_images_need_not_be_square(tmp_path):
     path = saved(tmp_path / "a.npz", **made(2, size=(6, 8)))
     assert load(path).size == (6, 8)

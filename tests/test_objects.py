@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import Subset, TensorDataset
+from torch.utils.data import ConcatDataset, Subset, TensorDataset
 from torchvision.datasets import FakeData, ImageFolder
 from torchvision.transforms import ToTensor
 
@@ -151,3 +151,66 @@ class Broken:
 def test_what_is_no_data_set_is_refused_in_a_sentence(data, sentence):
     with pytest.raises(DataError, match=re.escape(sentence)):
         from_torchvision(data, data)
+
+
+# --- classes: what a label means
+
+
+def write_classes(folder, colours):
+    """A picture of one colour for each class of train/ and test/; colours by split and class."""
+    for split, classes in colours.items():
+        for name, colour in classes.items():
+            (folder / split / name).mkdir(parents=True)
+            for i in range(2):
+                Image.new("RGB", (4, 4), (colour + i, colour, 7 * i)).save(folder / split / name / f"{i}.png")
+    return [ImageFolder(folder / split) for split in colours]
+
+
+def brightness(dataset):
+    """The mean pixel of each class, in training and in testing."""
+    both = (dataset.x_train, dataset.y_train), (dataset.x_test, dataset.y_test)
+    return [[round(float(x[y == c].float().mean()), -1) for c in range(dataset.classes)] for x, y in both]
+
+
+@pytest.mark.parametrize("test", [{"zcat": 0, "dog": 200}, {"cat": 0, "dog": 200, "eel": 9}, {"cat": 0}])
+def test_other_classes_in_testing_are_refused(tmp_path, test):
+    train, other = write_classes(tmp_path, {"train": {"cat": 0, "dog": 200}, "test": test})
+    with pytest.raises(DataError, match=r"data have the class '(cat|zcat|eel|dog)' and the (test|training) data do not"):
+        from_torchvision(train, other)
+
+
+def test_labels_go_by_the_classes_names_whatever_their_order(tmp_path):
+    composed, decomposed = "\u00e9", "e\u0301"  # torchvision sorts the one behind f, the other before it
+    parts = write_classes(tmp_path, {"train": {decomposed: 0, "f": 200}, "test": {composed: 0, "f": 200}})
+    found = from_torchvision(*parts)
+    assert found.class_names == ("f", composed)
+    assert brightness(found)[0] == brightness(found)[1] == brightness(dclib.load(tmp_path))[0]
+    assert found.hash == dclib.load(tmp_path).hash
+
+
+def test_parts_of_data_keep_names_loader_and_meaning(tmp_path):
+    parts = write_classes(tmp_path / "one", {"train": {"cat": 0, "dog": 200}, "test": {"cat": 0, "dog": 200}})
+    half = Image.linear_gradient("L").resize((4, 4)).point(lambda a: 255 * (a > 99))
+    for file, _ in parts[0].samples + parts[1].samples:  # what lies under the transparent half must not be learnt
+        Image.merge("RGBA", (*Image.open(file).split(), half)).save(file)
+    whole = dclib.load(tmp_path / "one")
+    wraps = [lambda d: Subset(d, range(4)), lambda d: ConcatDataset([d])]
+    wraps += [lambda d: ConcatDataset([Subset(d, [0, 1]), Subset(d, [2, 3])])]
+    for wrap in wraps:
+        found = from_torchvision(*map(wrap, parts))
+        assert (found.hash, found.class_names) == (whole.hash, ("cat", "dog"))
+    (other, _) = write_classes(tmp_path / "two", {"train": {"ant": 0, "cat": 200}, "test": {"ant": 0, "cat": 200}})
+    with pytest.raises(DataError, match="the parts of the data have different classes, ant, cat and cat, dog"):
+        from_torchvision(ConcatDataset([parts[0], other]), parts[1])
+
+
+def test_grey_pictures_are_grey_by_every_way(tmp_path):
+    rng = np.random.default_rng(0)
+    for split in ("train", "test"):
+        for name in ("a", "b"):
+            (tmp_path / split / name).mkdir(parents=True)
+            for i in range(2):
+                Image.fromarray(rng.integers(0, 256, (6, 6)).astype(np.uint8)).save(tmp_path / split / name / f"{i}.png")
+    found = from_torchvision(*(ImageFolder(tmp_path / split) for split in ("train", "test")))
+    assert found.x_train.shape == (4, 1, 6, 6)
+    assert found.hash == dclib.load(tmp_path).hash

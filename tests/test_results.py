@@ -60,7 +60,7 @@ def same(a: CondensedSet, b: CondensedSet) -> bool:
 @quick
 @given(
     images=hnp.arrays(np.float32, st.tuples(*(st.integers(1, 5),) * 4), elements=floats),
-    names=st.lists(st.text(max_size=8), min_size=1, max_size=4),
+    names=st.lists(st.text(max_size=8), min_size=1, max_size=4, unique=True),
     about=st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5) | st.none(), max_size=3),
     data=st.data(),
 )
@@ -118,6 +118,15 @@ def test_arrays_and_tensors_of_any_such_type_make_the_same_set(tmp_path):
     images, labels = small(images=plain.images[::-1].astype(np.float64), labels=np.arange(4, dtype=">i2") % 2).as_dataset()[:]
     assert torch.equal(images, tensors["images"].flip(0))
     assert (labels.dtype, labels.tolist()) == (torch.int64, [0, 1, 0, 1])
+
+
+def test_two_classes_of_one_name_are_refused():
+    with pytest.raises(DataError, match="two classes of a set are called 'a'"):
+        small(class_names=("a", "a"))
+
+
+def test_a_folder_is_no_set_and_is_called_a_folder(tmp_path):
+    refused("is a folder", call=CondensedSet.load, path=tmp_path)
 
 
 def test_images_of_a_set_lie_plainly_wherever_they_come_from():

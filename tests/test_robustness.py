@@ -250,7 +250,7 @@ def test_a_checkpoint_is_read_back(place):
 @pytest.mark.parametrize("name", IDENTITY)
 def test_a_checkpoint_of_another_run_is_refused(place, name):
     save_checkpoint(place / "c", a_state(), IDENTITY)
-    advice = "go on with engine eager, or delete it" if name == "engine" else "delete it or name another"
+    advice = "go on with --engine eager, or delete it" if name == "engine" else "delete it or name another"
     with pytest.raises(FileError, match=rf"belongs to another run \(its {name} differ\): {advice}$"):
         load_checkpoint(place / "c", IDENTITY | {name: "else"}, CPU)
 

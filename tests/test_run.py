@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from dclib import engine as engines
 from dclib import gan as gans
 from dclib import run, train
 from dclib import whole as wholes
@@ -345,6 +346,17 @@ def test_networks_are_tested_on_the_images_held_out_of_their_set(tmp_path, make_
     runner, training = run.Runner(Store(tmp_path), "smoke", device="cpu", engine="eager"), Training(network=THIN, epochs=40)
     wrong, right = (runner.train_networks(TrainNetworks(made, training, 1, "plain", on))[0] for on in ("test", "held-out"))
     assert wrong < 50 < right
+
+
+def test_a_run_goes_on_with_the_engine_that_it_began_with(dataset, tmp_path, monkeypatch):
+    """Also where another K would choose another: the user has changed K alone."""
+    how, asked = dict(dataset=dataset, device="cpu", checkpoint=tmp_path / "state"), iter([False])
+    with pytest.raises(Interrupted):
+        sets.condense_set(SET, engine="eager", should_stop=lambda: next(asked, True), **how)
+    monkeypatch.setattr(engines, "COMPILE_PAYS", 0)
+    longer = dataclasses.replace(SET, hyper=dataclasses.replace(HYPER, outer_steps=3))
+    made = sets.condense_set(longer, **how)
+    assert (made.about["engine"], len(made.about["losses"])) == ("eager", 3)
 
 
 def test_a_set_by_itself_is_on_no_course(runner):

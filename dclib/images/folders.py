@@ -38,7 +38,7 @@ def read_folder(path: Path, image_size: int = 0, channels: int = 0, background: 
         split = "test" if odd[0] in train else "train"
         raise DataError(f"{path / split} has no folder {odd[0]!r} as its counterpart has: each class needs images in both")
     files = [file for split in (train, test) for members in split.values() for file in members]
-    channels = channels or (1 if all(_mode(file) in GREY for file in files) else 3)
+    channels = channels or (1 if all(mode_of(file) in GREY for file in files) else 3)
     images = np.stack(_read_all(files, image_size, channels, background))
     labels = [np.repeat(np.arange(len(split)), [len(members) for members in split.values()]) for split in (train, test)]
     count = len(labels[0])
@@ -55,8 +55,8 @@ def _class_files(split: Path) -> dict[str, list[Path]]:
     if not entries:
         raise DataError(f"{split} has no class: put the images into {split}/<class>/")
     classes: dict[str, list[Path]] = defaultdict(list)
-    for entry in sorted(entries, key=lambda entry: normalize("NFC", entry.name)):
-        classes[normalize("NFC", entry.name)] += _listed(entry)
+    for entry in sorted(entries, key=lambda entry: normal(entry.name)):
+        classes[normal(entry.name)] += _listed(entry)
     if nested := [(name, member) for name, members in classes.items() for member in members if member.is_dir()]:
         name, inner = nested[0]
         advice = f"move its images into {inner.parent}, or the folder into {split} as a class of its own"
@@ -64,6 +64,11 @@ def _class_files(split: Path) -> dict[str, list[Path]]:
     if empty := [name for name, members in classes.items() if not members]:
         raise DataError(f"the class {empty[0]!r} has no image in {split}: add images or remove its folders")
     return classes
+
+
+def normal(name: str) -> str:
+    """A class's name in Unicode's composed form, whichever form a system gave it."""
+    return normalize("NFC", name)
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -91,7 +96,7 @@ def _fitted(pixels: np.ndarray, side: int) -> np.ndarray:
     return resize(pixels.transpose(2, 0, 1)[None], side)[0].transpose(1, 2, 0)
 
 
-def _mode(file: Path) -> str:
+def mode_of(file: Path) -> str:
     with _open(file) as image:
         return image.mode
 

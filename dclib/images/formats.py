@@ -82,7 +82,13 @@ def _names(arrays: dict[str, np.ndarray]) -> tuple[str, ...]:
     """The classes' names, where an .npz has one for each, as those that `dclib export` writes do."""
     names = np.asarray(arrays.get("class_names", ()))
     fit = names.dtype.kind == "U" and names.ndim == 1 and np.size(arrays["y_train"]) and not not_whole(arrays["y_train"]).size
-    return tuple(map(str, names)) if fit and len(names) == int(arrays["y_train"].max()) + 1 else ()
+    if not fit:
+        return ()
+    count, classes = int(arrays["y_train"].max()) + 1, tuple(map(str, names))
+    if len(names) != count or len(set(classes)) != count:
+        said = f"{len(names)}, {len(set(classes))} of them different,"
+        raise DataError(f"class_names has {said} for labels from 0 to {count - 1}: give each class one name of its own")
+    return classes
 
 
 def npz_counts(path: Path) -> tuple[int, int]:

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from copy import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..data import Dataset, assemble
 from ..errors import DataError, first_line, one_of
-from .folders import BACKGROUNDS, COLOUR, GREY, flat
+from .folders import BACKGROUNDS, COLOUR, GREY, flat, mode_of, normal
 from .formats import Raw, not_whole
 from .pixels import convert
 
@@ -24,44 +25,92 @@ def from_torchvision(
     Args:
         train, test: have a length and give pairs; an image is Pillow's, an array (H, W) or (H, W, C) of uint8, or a tensor
             (C, H, W) as `ToTensor` makes it (floats in [0, 1]). A label is a whole number, as 3, 3.0, True or [3]. In place of
-            pairs there may be mappings, {"image": …, "label": …}, as the package datasets gives them. Classes are
-            named by `train.classes` where it has them.
+            pairs there may be mappings, {"image": …, "label": …}, as the package datasets gives them. Classes are named by
+            `classes`, where the data have them; those of an `ImageFolder` are in the order of a folder's classes in dclib.
         name: what the data set is called.
         image_size: each image is resized to this square size; with 0 all must have one size.
         channels: 1 makes the images grey, 3 makes them RGB, 0 leaves them.
         background: white or black, on which transparent pictures are laid.
 
     Raises:
-        DataError: an object is none of these, images have different shapes, or the data cannot be used.
+        DataError: an object is none of these, images have different shapes, the classes of both are not the same, or the data
+            cannot be used.
         SpecError: an unknown background.
     """
     one_of("background", background, BACKGROUNDS)
-    whole = [_with_own_loader(part, background) for part in (train, test)]
-    pairs = [
-        _arrays(part, split, image_size, channels, background) for part, split in zip(whole, ("training", "test"), strict=True)
-    ]
-    classes = tuple(map(str, getattr(train, "classes", ())))
-    used = max(int(y.max()) for _, y in pairs) + 1
-    raw = Raw(*pairs[0], *pairs[1], where=name, classes=classes if len(classes) == used else ())
+    files = [part for data in (train, test) for part in _parts(data) if _is_folder(part)]
+    grey = bool(files) and all(mode_of(Path(file)) in GREY for part in files for file, _ in part.samples)
+    both = ((train, "training"), (test, "test"))
+    whole = [(_with_own_loader(data, 1 if grey else 3, background), split) for data, split in both]
+    pairs = [_arrays(data, split, image_size, channels, background) for data, split in whole]
+    classes, labels = _named(train, test, [y for _, y in pairs])
+    used = max(int(y.max()) for y in labels) + 1
+    (x_train, _), (x_test, _) = pairs
+    raw = Raw(x_train, labels[0], x_test, labels[1], where=name, classes=classes if len(classes) == used else ())
     return assemble(name, raw, image_size, channels, None)
 
 
-def _with_own_loader(data: Any, background: str) -> Any:
-    """An `ImageFolder`, or a `Subset` of one, whose files are read in colour as torchvision's loader does, but as `flat` says."""
-    if type(data).__name__ == "Subset":
+def _parts(data: Any) -> list[Any]:
+    """What a `Subset` is taken from, or a `ConcatDataset` is made of; else the data themselves."""
+    kind = type(data).__name__
+    inner = [data.dataset] if kind == "Subset" else data.datasets if kind == "ConcatDataset" else []
+    return [part for one in inner for part in _parts(one)] or [data]
+
+
+def _is_folder(data: Any) -> bool:
+    """Whether it is an `ImageFolder` that reads its files with torchvision's own loader."""
+    return getattr(getattr(data, "loader", None), "__module__", "") == "torchvision.datasets.folder"
+
+
+def _with_own_loader(data: Any, channels: int, background: str) -> Any:
+    """The same data, but where they are of an `ImageFolder`, its files are read as `flat` says: torchvision drops transparency."""
+    kind = type(data).__name__
+    if kind == "Subset":
         data = copy(data)
-        data.dataset = _with_own_loader(data.dataset, background)
-    elif getattr(getattr(data, "loader", None), "__module__", "") == "torchvision.datasets.folder":
+        data.dataset = _with_own_loader(data.dataset, channels, background)
+    elif kind == "ConcatDataset":
         data = copy(data)
-        data.loader = lambda file: _read(file, background)
+        data.datasets = [_with_own_loader(part, channels, background) for part in data.datasets]
+    elif _is_folder(data):
+        data = copy(data)
+        data.loader = lambda file: _read(file, channels, background)
     return data
 
 
-def _read(file: str, background: str) -> Any:
+def _read(file: str, channels: int, background: str) -> Any:
     from PIL import Image
 
     with Image.open(file) as image:
-        return flat(image, 3, background) if image.mode in (*GREY, *COLOUR) else image.convert("RGB")
+        return flat(image, channels, background) if image.mode in (*GREY, *COLOUR) else image.convert("RGB")
+
+
+def _named(train: Any, test: Any, labels: list[np.ndarray]) -> tuple[tuple[str, ...], list[np.ndarray]]:
+    """The classes' names, and the labels of both data by these names; é is one letter however a system writes it."""
+    names = [_names(data) for data in (train, test)]
+    if not all(names):
+        return tuple(map(normal, names[0])), labels
+    ours, theirs = (set(map(normal, some)) for some in names)
+    if odd := sorted(ours ^ theirs):
+        has, lacks = ("training", "test") if odd[0] in ours else ("test", "training")
+        raise DataError(f"the {has} data have the class {odd[0]!r} and the {lacks} data do not: give both the same classes")
+    classes = sorted(ours) if all(map(_is_folder, _parts(train))) else list(dict.fromkeys(map(normal, names[0])))
+    if any(int(y.max(initial=0)) >= len(some) for some, y in zip(names, labels, strict=True)):
+        return (), labels
+    where = [np.array([classes.index(normal(name)) for name in some]) for some in names]
+    return tuple(classes), [places[y] for places, y in zip(where, labels, strict=True)]
+
+
+def _names(data: Any) -> tuple[str, ...]:
+    """The names of the classes of data, in the order of their labels; none where the data have none.
+
+    Raises:
+        DataError: the parts of a `ConcatDataset` have different ones, so that their labels mean different things.
+    """
+    every = {tuple(map(str, getattr(part, "classes", ()))) for part in _parts(data)}
+    if len(every) > 1:
+        listed = " and ".join(", ".join(names) or "none" for names in sorted(every))
+        raise DataError(f"the parts of the data have different classes, {listed}: give parts with the same ones")
+    return every.pop()
 
 
 def _arrays(pairs: Any, split: str, image_size: int, channels: int, background: str) -> tuple[np.ndarray, np.ndarray]:

@@ -152,6 +152,8 @@ class CondensedSet:
         """
         path = Path(path)
         try:
+            if path.is_dir():
+                raise FileError(f"{path} is a folder, and a condensed set is a file: name the file that `dclib condense` wrote")
             if not path.is_file():
                 raise FileError(f"there is no condensed set {path}: make one with `dclib condense DATASET -o {path}`")
             with safe_open(path, "np") as file:
@@ -177,6 +179,8 @@ class CondensedSet:
         names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else ()
         if not names or not all(isinstance(name, str) for name in names):
             raise DataError(f"a set's class_names are {given!r}: give a list of names, one for each class")
+        if doubled := [name for i, name in enumerate(names) if name in names[:i]]:
+            raise DataError(f"two classes of a set are called {doubled[0]!r}: give each class a name of its own")
         object.__setattr__(self, "class_names", names)
 
     def _check_arrays(self) -> None:

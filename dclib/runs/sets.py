@@ -18,7 +18,7 @@ from .. import coresets, data, train, whole
 from .. import engine as engines
 from ..errors import DataError
 from ..images.sources import spelled, stamp
-from ..recorded.records import in_words
+from ..recorded.records import checkpoint_about, in_words
 from ..results import CondensedSet
 from ..spec import MakeSet, TrainGan, Training, TrainNetworks, WholeTraining, derive, full
 from ..steps.checkpoint import State
@@ -91,6 +91,7 @@ def condense_images(
 
     h, what = run.hyper, f"condensing {dataset.name}, {run.hyper.ipc}/class, {run.hyper.network}, seed {run.seed}"
     steps = max(longest, h.outer_steps)
+    engine = ranks.share(_begun_with(checkpoint, where)) or engine if engine == "auto" else engine
     chosen = engines.choose(engine, where, algorithm.work(dataclasses.replace(h, outer_steps=steps), dataset.classes))
     with Progress(what, h.outer_steps, hidden=ranks.rank > 0) as progress:
         state = algorithm.condense(
@@ -108,6 +109,12 @@ def condense_images(
         )
     about = {"seconds": round(state.seconds, 2), "losses": [round(x, 3) for x in state.losses], "engine": chosen}
     return state.images, about | ({"world_size": ranks.count} if ranks.count > 1 else {})
+
+
+def _begun_with(checkpoint: Path | str | None, where: torch.device) -> str:
+    """The engine of a checkpoint, where it is one of this device: a run goes on as it began; empty if there is none."""
+    begun = (checkpoint_about(checkpoint) or {}).get("engine", "") if checkpoint is not None else ""
+    return begun if (begun == "captured") == (where.type == "cuda") else ""
 
 
 def train_whole(

@@ -108,7 +108,7 @@ def load_tensors(
         raise _unusable(path) from error
     if different:
         listed, K = ", ".join(different), about.get("decay")
-        advice = {"engine": f"go on with engine {about.get('engine')}, or delete it"}.get(listed, "delete it or name another")
+        advice = {"engine": f"go on with --engine {about.get('engine')}, or delete it"}.get(listed, "delete it or name another")
         if listed == "decay" and K:
             raise FileError(f"in the checkpoint {path} η_S decays over K = {K} outer steps: go on with -K {K}, or delete it")
         raise FileError(f"the checkpoint {path} belongs to another run (its {listed} differ): {advice}")
