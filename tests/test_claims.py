@@ -74,7 +74,7 @@ def test_at_one_image_our_numbers_are_near_the_papers(dataset, name, verdict):
 CLOSE = 1.0  # points
 
 
-@pytest.mark.parametrize(("dataset", "verdict"), [("mnist", OPEN), ("fashionmnist", OPEN), ("cifar10", OPEN)])
+@pytest.mark.parametrize(("dataset", "verdict"), [("mnist", HOLDS), ("fashionmnist", OPEN), ("cifar10", OPEN)])
 def test_the_recipe_comes_within_a_point_of_the_paper(dataset, verdict):
     (o,) = look_up("recipe_test", dataset=dataset, ipc=1)
     printed = Estimate(o.paper[0], o.paper[1] ** 2 / paper.SETS, paper.SETS - 1)
