@@ -44,7 +44,7 @@ def condense(
     output: Annotated[Path, option("the set's file", "--output", "-o")],
     ipc: Annotated[int, option("images per class")] = Condensation.ipc,
     network: Network_ = "ConvNet",
-    recipe: Annotated[str, option("of the options below that are not given: paper, or fast (minutes on two cores)")] = "paper",
+    recipe: Annotated[str, option("values of the options that are not given: paper, or fast (minutes on two cores)")] = "paper",
     outer_steps: Annotated[int | None, option("K, each with a fresh network  [default: 1000]", "--outer-steps", "-K")] = None,
     inner_steps: Annotated[int, option("T; 0: the paper's for this many images", "--inner-steps", "-T")] = 0,
     image_steps: Annotated[int, option("ς_S")] = Condensation.image_steps,
@@ -73,7 +73,8 @@ def condense(
 ) -> None:
     """Learn a small set of images (Algorithm 1).
 
-    Stopped in any way, even killed, the same command goes on from OUTPUT.checkpoint to the same images; so does one with another K.
+    Stopped in any way, even killed, the same command goes on from OUTPUT.checkpoint to the same images. So does one with another K,
+    unless η_S decays.
     """
     named = Network.parse(network)
     options = locals() | {"network": named}

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from unicodedata import normalize
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ from .. import condense as algorithm
 from .. import coresets, data, train, whole
 from .. import engine as engines
 from ..errors import DataError
+from ..images.folders import normal
 from ..images.sources import spelled, stamp
 from ..recorded.records import checkpoint_about, in_words
 from ..results import CondensedSet
@@ -242,7 +242,7 @@ def check_data(made: CondensedSet, found: data.Dataset, other_data: bool = False
     Raises:
         DataError: it has other classes, or the same in another order, images of another shape, or is other data.
     """
-    theirs, ours = ([normalize("NFC", name) for name in names] for names in (found.class_names, made.class_names))
+    theirs, ours = ([normal(name) for name in names] for names in (found.class_names, made.class_names))
     if len(theirs) != len(ours):
         counts = f"the set has {len(ours)} classes and {found.name} has {len(theirs)}"
         raise DataError(f"{counts}: name the data that the set was made from")
