@@ -76,7 +76,7 @@ campaign: $(READY)
 	@$(PY) tests/campaign.py --kills 100 --inputs 40 --record
 
 release: $(READY)
-	@$(PY) -m dclib.commands.release
+	@$(PY) -m dclib.cli.release
 
 clean:
 	@rm -rf _build build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .coverage

@@ -1,6 +1,6 @@
 """Stage C: one outer step of condensation against the literal Algorithm 1, as ratios of medians measured in one run.
 
-  plain      dclib/reference.py as the authors run it: eager float32, the C library's allocator as it comes
+  plain      dclib/core/reference.py as the authors run it: eager float32, the C library's allocator as it comes
   tuned      the same with dclib's allocator settings
   eager      dclib, uncompiled
   compiled   dclib as `engine="auto"` runs it on a CPU
@@ -26,9 +26,9 @@ def work(contestant: str, case: dict) -> None:
     """Time the outer steps of one contestant; the reference's floating-point operations are counted once."""
     import torch
 
-    from dclib import engine as engines
-    from dclib import reference
-    from dclib.condense import Condenser, initial_images
+    from dclib.core import engine as engines
+    from dclib.core import reference
+    from dclib.core.condense import Condenser, initial_images
     from dclib.spec import Condensation, Network
 
     name, _, precision = contestant.partition("/")
@@ -54,7 +54,7 @@ def work(contestant: str, case: dict) -> None:
 
 def contestants(options: argparse.Namespace) -> list[str]:
     """Who takes part on this device: bfloat16 where it has instructions for that."""
-    from dclib import engine as engines
+    from dclib.core import engine as engines
 
     if options.device == "cuda":
         return ["plain", "eager", "captured", "captured/tf32", "captured/bfloat16"]

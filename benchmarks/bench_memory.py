@@ -31,7 +31,7 @@ def work(contestant: str, case: dict) -> None:
     """Do one iteration, count what a first one holds, buffers that stay included, then time another, if asked to."""
     import torch
 
-    from dclib import engine as engines
+    from dclib.core import engine as engines
     from dclib.support.provenance import peak_memory_mb
 
     engines.tune_allocator()
@@ -84,9 +84,9 @@ def held_on_cpu(make) -> int:
 
 def distilling(loaded, case: dict, mode: str, steps: int):
     """One iteration through so many steps: ten batches of one image per class, again and again."""
-    from dclib.distill import Distiller
-    from dclib.hyper.baselines import Distillation
+    from dclib.methods.distill import Distiller
     from dclib.spec import Network
+    from dclib.spec.baselines import Distillation
 
     network = Network.parse(f"{case['network']}:init=xavier")
     hyper = Distillation(ipc=IPC, network=network, passes=steps // IPC, mode=mode, crops=case["channels"] == 3)
@@ -101,7 +101,7 @@ def distilling(loaded, case: dict, mode: str, steps: int):
 
 def condensing(loaded, case: dict, mode: str, steps: int):
     """One outer step with one update of the images, or with two and so many steps of the network between them."""
-    from dclib.condense import Condenser
+    from dclib.core.condense import Condenser
     from dclib.spec import Condensation, Network
 
     loops = dict(inner_steps=2 if steps else 1, network_epochs=max(1, steps), outer_steps=1000)

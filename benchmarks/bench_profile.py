@@ -25,8 +25,8 @@ def piece(name: str, network: str, engine: str):
     """Return a function that does a piece once, and how often the piece is in it."""
     import torch
 
-    from dclib import train
-    from dclib.condense import Condenser
+    from dclib.core import train
+    from dclib.core.condense import Condenser
     from dclib.spec import Condensation, Network, Training
 
     case = PIECES[name]
@@ -47,7 +47,7 @@ def work(contestant: str, case: dict) -> None:
     import torch
     from torch.profiler import ProfilerActivity, _ExperimentalConfig, profile
 
-    from dclib import engine as engines
+    from dclib.core import engine as engines
 
     engines.tune_allocator()
     if contestant == "flops":

@@ -1,6 +1,6 @@
 """Stage T: training networks on ten images with MNIST's augmentation, against the literal loop; seconds for one network.
 
-  plain      dclib/reference.py: eager float32, images augmented one by one, the C library's allocator as it comes
+  plain      dclib/core/reference.py: eager float32, images augmented one by one, the C library's allocator as it comes
   tuned      the same with dclib's allocator settings
   eager      dclib, uncompiled, images augmented together
   compiled   dclib as `engine="auto"` runs it on a CPU
@@ -22,11 +22,11 @@ def work(contestant: str, case: dict) -> None:
     """Time the trainings of one contestant."""
     import torch
 
-    from dclib import engine as engines
-    from dclib import networks, reference
+    from dclib.core import engine as engines
+    from dclib.core import networks, reference
+    from dclib.core.stacked import train_together
+    from dclib.core.train import schedule, train
     from dclib.spec import Network, Training
-    from dclib.steps.stacked import train_together
-    from dclib.train import schedule, train
 
     if contestant != "plain":
         engines.tune_allocator()

@@ -32,7 +32,7 @@ def dataset(classes: int, channels: int, size: int, count: int):
     """Random pixels, so many images of each class: the time of a step does not depend on what the images show."""
     import torch
 
-    from dclib.data import Dataset
+    from dclib.data.dataset import Dataset
 
     draw = torch.Generator().manual_seed(0)
     x = torch.randint(256, (classes * count, channels, size, size), dtype=torch.uint8, generator=draw)

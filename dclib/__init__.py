@@ -7,13 +7,12 @@
     small.save("set.safetensors")
     print(dclib.train_on_set(small, dclib.Training(network=dclib.LeNet()), networks=3))  # test accuracies in percent
 
-The names below are loaded when they are first used, so that `import dclib` costs nothing and needs no torch. The algorithm
-itself is `dclib.condense.condense` and stage T `dclib.train.evaluate`: `dclib.condense` and `dclib.train` are the modules, as
-for Python they must be, and the functions that make and test a whole set are `condense_set` and `train_on_set`.
+The names below are loaded when they are first used, so that `import dclib` costs nothing and needs no torch. Algorithm 1 itself
+is `dclib.core.condense.condense`, and stage T is `dclib.core.train.evaluate`.
 
-Beside this file lie the parts of the paper and of its experiments. What they are made of lies in folders: `hyper` and `declared`
-what `spec` and `experiments` are written with, `images`, `steps` and `runs` what computes, `recorded`, `pages` and `commands` what
-keeps and shows what came of it, and `support` what any program needs.
+The packages, from the ground up: `spec` says what a run is, `data` reads images, `core` has Algorithm 1 and stage T, `methods`
+what the paper compares with, `experiments` declares its tables and figures, `results` keeps records, `run` computes what is
+missing, `report` shows it, `cli` is the command; `support` has what any program needs.
 """
 
 from importlib import import_module
@@ -23,13 +22,13 @@ from typing import Any
 _PUBLIC = {
     "errors": ("DclibError", "SpecError", "DataError", "FileError", "Interrupted"),
     "spec": ("Condensation", "Training", "MakeSet", "TrainNetworks", "Network"),
-    "hyper.architectures": ("MLP", "ConvNet", "LeNet", "AlexNet", "VGG11", "ResNet18", "AlexCifarNet", "OwnNetwork"),
-    "data": ("Dataset", "load"),
-    "images.objects": ("from_torchvision",),
+    "spec.architectures": ("MLP", "ConvNet", "LeNet", "AlexNet", "VGG11", "ResNet18", "AlexCifarNet", "OwnNetwork"),
+    "data.dataset": ("Dataset", "load"),
+    "data.objects": ("from_torchvision",),
     "results": ("CondensedSet", "Store"),
-    "runs.sets": ("condense_set", "train_on_set"),
-    "runs.selecting": ("selection", "select_set"),
-    "train": ("evaluate",),
+    "run.sets": ("condense_set", "train_on_set"),
+    "run.selecting": ("selection", "select_set"),
+    "core.train": ("evaluate",),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = sorted(_HOME)

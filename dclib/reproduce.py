@@ -12,17 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import experiments, studies
+from . import experiments
+from .data.formats import is_npz, no_data
+from .data.sources import all_names, data_root, own_place, parted, spelled
 from .errors import SpecError, one_of
-from .experiments import AXES
-from .images.formats import is_npz, no_data
-from .images.sources import all_names, data_root, own_place, parted, spelled
-from .pages.sentences import AXIS_NAMES
-from .recorded import studied
-from .recorded.outcomes import DASH, Outcome, look_up, title
-from .recorded.studied import Learned, Search
+from .experiments import AXES, studies
 from .report import pipe_table
-from .results import Store
+from .report.sentences import AXIS_NAMES
+from .results import Store, studied
+from .results.outcomes import DASH, Outcome, look_up, title
+from .results.studied import Learned, Search
 
 PLAIN = (str, int, float, bool, list, tuple, type(None))
 Given = str | int | float | bool | list | tuple | None  # what papermill gives for a parameter, whatever it should be
@@ -86,7 +85,7 @@ def reproduce(
 
 def _compute(cells: Sequence[Any], store: Store, preset: str, device: str) -> Store:
     if store.incomplete(cells):
-        from .run import compute
+        from .run.compute import compute
 
         compute(cells, store, preset, device=device)
     return store
@@ -215,7 +214,7 @@ def check_records(datasets: Sequence[str] | None, store: Store) -> None:
         DataError: names the data.
     """
     if own := [name for name in datasets or () if own_place(name)]:
-        from .runs.unchanged import check_recorded
+        from .run.unchanged import check_recorded
 
         check_recorded(own, store)
 

@@ -12,12 +12,13 @@ import papermill
 import show
 import torch
 
-from dclib import data, report
-from dclib.condense import initial_images
+from dclib import report
+from dclib.core.condense import initial_images
+from dclib.data import dataset as data
 from dclib.experiments import CROSS_ARCH, RANDOM, SMOKE
-from dclib.recorded.claims import Claim, Estimate, between
 from dclib.results import Store
-from dclib.runs import sets
+from dclib.results.claims import Claim, Estimate, between
+from dclib.run import sets
 from dclib.spec import MakeSet
 from dclib.support.files import write_atomic
 from dclib.support.provenance import now

@@ -33,11 +33,11 @@ def start(output: Path) -> int:
     try:
         import torch
 
-        import dclib.condense
-        from dclib.cli import main
+        import dclib.core.condense
+        from dclib.cli.main import main
 
         torch.set_num_threads(1)
-        dclib.condense.CHECKPOINT_SECONDS = 0.0
+        dclib.core.condense.CHECKPOINT_SECONDS = 0.0
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
             status = main([*REQUEST, "-o", str(output)])
     finally:
@@ -163,7 +163,7 @@ def main() -> int:
 
 if __name__ == "__main__":
     os.environ["OMP_NUM_THREADS"] = "1"  # a process with a pool of threads is not to be forked
-    from dclib.runs import sets
+    from dclib.run import sets
 
     sets.load("digits", 8)  # once for all, and torch with it
     sys.exit(main())

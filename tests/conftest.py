@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from dclib import experiments, run
-from dclib.data import Dataset
+from dclib import experiments
+from dclib.core import lanes
+from dclib.data.dataset import Dataset
 from dclib.results import Store
-from dclib.runs import sets
-from dclib.steps import lanes
+from dclib.run import compute as run
+from dclib.run import sets
 
 
 def pytest_configure(config):

@@ -48,7 +48,7 @@ def furnish(place: Path) -> None:
     """Put into a folder, which becomes the current one, what the requests name."""
     from PIL import Image
 
-    from dclib.cli import main
+    from dclib.cli.main import main
 
     os.chdir(place)
     with silent():
@@ -94,7 +94,7 @@ def state(place: Path) -> dict[str, str]:
 
 def called(arguments: tuple[str, ...], place: Path) -> tuple[int, str, str, str]:
     """Status, output, errors, and what is wrong with the way that the command behaved, if anything."""
-    from dclib.cli import main
+    from dclib.cli.main import main
 
     before = state(place)
     with silent() as (out, err), warnings.catch_warnings():
@@ -194,23 +194,23 @@ def _keep_originals() -> None:
     """Make a checkpoint, a picture and records, and remember in `kept` what no mutation may change."""
     from PIL import Image
 
-    import dclib.condense
-    from dclib.cli import main
+    import dclib.core.condense
+    from dclib.cli.main import main
     from dclib.errors import Interrupted
 
     Path("kept").mkdir()
     Path("kept", "set").write_bytes(Path("set").read_bytes())
-    finished, dclib.condense.CHECKPOINT_SECONDS = dclib.condense.finished, -1.0
+    finished, dclib.core.condense.CHECKPOINT_SECONDS = dclib.core.condense.finished, -1.0
 
     def stopped(state: object, hyper: object) -> bool:
         if state.k:
             raise Interrupted("stopped")
         return finished(state, hyper)
 
-    dclib.condense.finished = stopped
+    dclib.core.condense.finished = stopped
     with silent():
         assert main(["condense", "digits", "-o", "made", *TINY]) == 130
-    dclib.condense.finished, dclib.condense.CHECKPOINT_SECONDS = finished, 20.0
+    dclib.core.condense.finished, dclib.core.condense.CHECKPOINT_SECONDS = finished, 20.0
     os.replace("made.checkpoint", "state")
     Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).save("picture.png")
     line = {"key": "0123456789abcdef", "kind": "TrainNetworks", "accuracies": {"0": 90.5}, "run": {}, "seconds": 1.5}
@@ -221,7 +221,7 @@ def _place(kind: str, content: bytes) -> None:
     """Put a damaged file where the request looks for it."""
     from PIL import Image
 
-    from dclib.runs import sets
+    from dclib.run import sets
 
     sets.load.cache_clear()
     if "npz" in kind:

@@ -5,8 +5,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dclib import reference
-from dclib.augment import augment, crop, flip, rotate, scale
+from dclib.core import reference
+from dclib.core.augment import augment, crop, flip, rotate, scale
 from dclib.errors import SpecError
 from dclib.spec import AUGMENTATIONS
 
@@ -48,7 +48,7 @@ def test_scale_is_exact(shape):
 @pytest.mark.parametrize("table", [0, 4096])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_rotate_is_scipys(shape, table, monkeypatch):
-    monkeypatch.setattr("dclib.augment.TABLE", table)
+    monkeypatch.setattr("dclib.core.augment.TABLE", table)
     degrees = torch.arange(-45, 46)
     images = pictures(len(degrees), shape)
     mean = channel_mean(images)

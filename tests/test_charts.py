@@ -1,4 +1,4 @@
-"""dclib.pages.charts, and the tables of Table 1 and Fig. 3: what is drawn is what is recorded, ours apart from the paper's."""
+"""dclib.report.charts, and the tables of Table 1 and Fig. 3: what is drawn is what is recorded, ours apart from the paper's."""
 
 import dataclasses
 import re
@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dclib import experiments, report
-from dclib.pages.charts import OURS, PAPER
-from dclib.pages.sentences import OPTIONS
-from dclib.recorded.outcomes import Outcome
+from dclib.report.charts import OURS, PAPER
+from dclib.report.sentences import OPTIONS
 from dclib.results import CondensedSet, Store
+from dclib.results.outcomes import Outcome
 from dclib.spec import Condensation, MakeSet, full
 from dclib.support.console import whole, words
 

@@ -9,11 +9,10 @@ from collections import defaultdict
 
 import pytest
 
-from dclib import paper
-from dclib.experiments import RANDOM
-from dclib.recorded.claims import HOLDS, OPEN, REFUTED, Claim, Estimate, Interval, between, compared, interval
-from dclib.recorded.outcomes import Outcome, look_up
+from dclib.experiments import RANDOM, paper
 from dclib.results import Store
+from dclib.results.claims import HOLDS, OPEN, REFUTED, Claim, Estimate, Interval, between, compared, interval
+from dclib.results.outcomes import Outcome, look_up
 
 OURS = "ConvNet"
 RIVALS = (RANDOM, "herding", "k-center", "forgetting")

@@ -11,11 +11,12 @@ from statistics import fmean
 
 import pytest
 
-from dclib import experiments, paper
-from dclib.declared.ablations import OWN_RATE
-from dclib.declared.presets import PAPER
-from dclib.recorded.claims import HOLDS, OPEN, REFUTED, Claim, Estimate, Interval, between, compared, interval
-from dclib.recorded.outcomes import Outcome, labels, look_up
+from dclib import experiments
+from dclib.experiments import paper
+from dclib.experiments.ablations import OWN_RATE
+from dclib.experiments.presets import PAPER
+from dclib.results.claims import HOLDS, OPEN, REFUTED, Claim, Estimate, Interval, between, compared, interval
+from dclib.results.outcomes import Outcome, labels, look_up
 
 Matrix = dict[tuple[str, str], Outcome]  # (C, T), or (distance, network)
 Decide = Callable[[Matrix], Claim]

@@ -12,12 +12,12 @@ from statistics import median
 
 import pytest
 
-from dclib import paper
-from dclib.pages.application_report import BATCH, gains
-from dclib.recorded.claims import HOLDS, OPEN, REFUTED, Estimate, Interval, between, interval
-from dclib.recorded.ranking import best
-from dclib.recorded.studied import TOP, Learned, Search, learned, searched
-from dclib.studies import SOURCES
+from dclib.experiments import paper
+from dclib.experiments.studies import SOURCES
+from dclib.report.application_report import BATCH, gains
+from dclib.results.claims import HOLDS, OPEN, REFUTED, Estimate, Interval, between, interval
+from dclib.results.ranking import best
+from dclib.results.studied import TOP, Learned, Search, learned, searched
 
 RIVALS = ("random", "herding")
 RUNS = 3  # sequences of tasks, or trainings of an architecture, that a claim needs

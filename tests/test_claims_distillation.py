@@ -9,10 +9,10 @@ from statistics import fmean
 
 import pytest
 
-from dclib.declared import dd
-from dclib.pages import memory
-from dclib.recorded.claims import HOLDS, OPEN, REFUTED, Claim, Estimate, between, compared
-from dclib.recorded.outcomes import Outcome, look_up
+from dclib.experiments import dd
+from dclib.report import memory
+from dclib.results.claims import HOLDS, OPEN, REFUTED, Claim, Estimate, between, compared
+from dclib.results.outcomes import Outcome, look_up
 
 WIDER = 2.0  # times the deviation over all networks trained on condensed sets that DD's is; in the paper 13 times
 TIMES = 5.0  # DD's growth in memory over condensation's, from the fewest steps to the most; set after MNIST's first measurement

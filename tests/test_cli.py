@@ -16,14 +16,14 @@ from PIL import Image
 from typer.main import get_command
 
 import dclib
-from dclib import experiments, reproduce, studies
-from dclib.cli import app, main
+from dclib import experiments, reproduce
+from dclib.cli.main import app, main
 from dclib.errors import DataError, FileError, Interrupted, SpecError
-from dclib.hyper import recipes
-from dclib.hyper.checks import usual_augmentation
+from dclib.experiments import studies
 from dclib.results import CondensedSet, Store
-from dclib.runs import kept, sets
-from dclib.spec import Condensation, MakeSet, Network, Training
+from dclib.run import kept, sets
+from dclib.spec import Condensation, MakeSet, Network, Training, recipes
+from dclib.spec.checks import usual_augmentation
 from dclib.support import console, progress
 
 COMMANDS = ("condense", "train", "show", "select", "export", "run", "verify", "status", "merge", "data")
@@ -839,8 +839,8 @@ def test_public_names_are_there_and_modules_stay_modules():
     assert {"load", "Condensation", "Training", "ConvNet", "CondensedSet", "evaluate", "condense_set"} <= set(dclib.__all__)
     assert all(getattr(dclib, name).__module__.startswith("dclib.") for name in dclib.__all__)
     assert set(dclib.__all__) <= set(dir(dclib))
-    assert inspect.ismodule(dclib.condense)
-    assert inspect.ismodule(dclib.train)
+    assert inspect.ismodule(dclib.core.condense)
+    assert inspect.ismodule(dclib.core.train)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         dclib.nothing  # noqa: B018
 

@@ -16,13 +16,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from dclib import experiments, run
-from dclib.cli import main
+from dclib import experiments
+from dclib.cli.main import main
 from dclib.errors import ClusterError, DataError, Interrupted, SpecError
 from dclib.results import Store
-from dclib.runs import cluster, spread
-from dclib.runs.cluster import check_request, connected, mismatch
-from dclib.runs.jobs import Board
+from dclib.run import cluster, spread
+from dclib.run import compute as run
+from dclib.run.cluster import check_request, connected, mismatch
+from dclib.run.jobs import Board
 from dclib.spec import ConvNet, MakeSet, TrainNetworks, WholeTraining
 from dclib.support.provenance import versions
 

@@ -1,12 +1,12 @@
-"""dclib.pages.comparison on made outcomes: every number beside the paper's, with what it rests on and where its records are."""
+"""dclib.report.comparison on made outcomes: every number beside the paper's, with what it rests on and where its records are."""
 
 import re
 
 import pytest
 
 from dclib import report
-from dclib.pages.comparison import LISTED, anchor
-from dclib.recorded.outcomes import Outcome
+from dclib.report.comparison import LISTED, anchor
+from dclib.results.outcomes import Outcome
 
 
 def outcome(network, *sets, ipc=1, dataset="mnist", paper=None, **more):

@@ -7,11 +7,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dclib import condense, engine, networks, reference
-from dclib.data import generator
+from dclib.core import checkpoint, condense, engine, inner, networks, reference
+from dclib.data.dataset import generator
 from dclib.errors import DataError, DclibError, FileError, Interrupted, SpecError
 from dclib.spec import Condensation, ConvNet, key
-from dclib.steps import checkpoint, inner
 
 THIN = ConvNet(width=4, depth=2)
 

@@ -7,15 +7,16 @@ from itertools import accumulate
 import pytest
 import torch
 
-from dclib import condense, continual
-from dclib.continual import Continual
-from dclib.data import generator
+from dclib.core import condense
+from dclib.core import resume as loop
+from dclib.core.train import accuracy
+from dclib.data.dataset import generator
 from dclib.errors import DataError, Diverged, FileError, Interrupted, SpecError
-from dclib.hyper.applications import LearnTasks, Rehearsal
+from dclib.methods import continual
+from dclib.methods.continual import Continual
+from dclib.methods.tasks import Phase, check_tasks, distillation, few_tests, phases
 from dclib.spec import Condensation, ConvNet, key
-from dclib.steps import loop
-from dclib.steps.tasks import Phase, check_tasks, distillation, few_tests, phases
-from dclib.train import accuracy
+from dclib.spec.applications import LearnTasks, Rehearsal
 
 CPU = {"device": "cpu"}
 NETWORK = ConvNet(width=4, depth=1)

@@ -1,4 +1,4 @@
-"""dclib.coresets: each choice against one written out on few images, and by its properties."""
+"""dclib.methods.coresets: each choice against one written out on few images, and by its properties."""
 
 import itertools
 
@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from dclib import coresets, networks
-from dclib.coresets import forgetting, herding, k_center, select
-from dclib.data import generator
+from dclib.core import networks
+from dclib.data.dataset import generator
 from dclib.errors import DataError, SpecError
-from dclib.runs import sets
+from dclib.methods import coresets
+from dclib.methods.coresets import forgetting, herding, k_center, select
+from dclib.run import sets
 from dclib.spec import Condensation, ConvNet, MakeSet
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)

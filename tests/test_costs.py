@@ -1,4 +1,4 @@
-"""dclib.pages: `costs` and `pace` on made records: what is measured, what is forecast and from what, and how it is written."""
+"""dclib.report: `costs` and `pace` on made records: what is measured, what is forecast and from what, and how it is written."""
 
 import dataclasses
 import re
@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from dclib import experiments
-from dclib.declared.work import flop
 from dclib.errors import SpecError
 from dclib.experiments import CORESETS, CPU, METHOD, SMOKE
-from dclib.pages.costs import TOTAL, Speeds, cost_table, costs, kind, plan, sentence, spelled_out
-from dclib.pages.pace import pace_plot, pace_table, paces
+from dclib.experiments.work import flop
+from dclib.report.costs import TOTAL, Speeds, cost_table, costs, kind, plan, sentence, spelled_out
+from dclib.report.pace import pace_plot, pace_table, paces
 from dclib.results import Store
 from dclib.support import provenance
 

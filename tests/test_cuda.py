@@ -5,12 +5,14 @@ import dataclasses
 import pytest
 import torch
 
-from dclib import condense, continual, distill, nas, networks, reference, train, whole
-from dclib.data import generator
-from dclib.hyper.applications import Rehearsal, ShortTraining
-from dclib.hyper.baselines import Distillation
+from dclib.core import condense, networks, reference, train
+from dclib.core.stacked import train_together
+from dclib.data.dataset import generator
+from dclib.methods import continual, distill, nas
+from dclib.methods import full_training as whole
 from dclib.spec import MLP, Condensation, ConvNet, Training, WholeTraining
-from dclib.steps.stacked import train_together
+from dclib.spec.applications import Rehearsal, ShortTraining
+from dclib.spec.baselines import Distillation
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 LAST = f"cuda:{max(0, torch.cuda.device_count() - 1)}"

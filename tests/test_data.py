@@ -26,12 +26,12 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 from torchvision import datasets
 
-from dclib import data
-from dclib.data import Dataset, generator, load
+from dclib.data import dataset as data
+from dclib.data import sources
+from dclib.data.dataset import Dataset, generator, load
+from dclib.data.formats import ARRAYS, IDX
+from dclib.data.pixels import canonical, grey, measure, resize
 from dclib.errors import DataError
-from dclib.images import sources
-from dclib.images.formats import ARRAYS, IDX
-from dclib.images.pixels import canonical, grey, measure, resize
 from dclib.reproduce import check_dataset
 
 quick = settings(max_examples=30, deadline=None, derandomize=True)
@@ -971,7 +971,7 @@ def test_looking_up_needs_no_torch():
     import subprocess
     import sys
 
-    code = "import sys, dclib.images.sources as s; s.available()\n"
+    code = "import sys, dclib.data.sources as s; s.available()\n"
     code += "assert not {'torch', 'torchvision', 'sklearn', 'PIL'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 

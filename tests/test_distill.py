@@ -7,12 +7,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dclib import data, distill, networks, train
+from dclib.core import networks, train
+from dclib.core import resume as loop
+from dclib.data import dataset as data
 from dclib.errors import DataError, Diverged, FileError, Interrupted, SpecError
-from dclib.hyper import baselines
-from dclib.hyper.baselines import Distillation
-from dclib.spec import MLP, AlexCifarNet, ConvNet, LeNet, key
-from dclib.steps import loop, unroll
+from dclib.methods import distill, unroll
+from dclib.spec import MLP, AlexCifarNet, ConvNet, LeNet, baselines, key
+from dclib.spec.baselines import Distillation
 
 TINY = MLP(width=6, init="xavier")
 CPU = {"device": "cpu"}

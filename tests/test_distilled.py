@@ -11,20 +11,22 @@ import torch
 import torch.nn.functional as F
 from safetensors import safe_open
 
-from dclib import distill, experiments, networks, run, train
-from dclib.data import generator
-from dclib.declared import dd
-from dclib.declared.cells import Cell
+from dclib import experiments
+from dclib.core import networks, train
+from dclib.data.dataset import generator
 from dclib.errors import DataError, FileError, Interrupted, SpecError
-from dclib.experiments import CPU, DISTILLATION, PAPER, SMOKE
-from dclib.hyper.baselines import CIFAR10, Distillation
-from dclib.recorded.outcomes import Outcome
-from dclib.recorded.records import in_words
+from dclib.experiments import CPU, DISTILLATION, PAPER, SMOKE, dd
+from dclib.experiments.cells import Cell
+from dclib.methods import distill
 from dclib.results import CondensedSet, Store
-from dclib.runs import distilled, sets
-from dclib.runs import runner as doing
-from dclib.runs.jobs import Board
+from dclib.results.outcomes import Outcome
+from dclib.results.records import in_words
+from dclib.run import compute as run
+from dclib.run import distilled, sets
+from dclib.run import runner as doing
+from dclib.run.jobs import Board
 from dclib.spec import MLP, Condensation, ConvNet, MakeSet, Training, TrainNetworks, derive, full
+from dclib.spec.baselines import CIFAR10, Distillation
 
 TINY = MLP(width=6, init="xavier")
 HYPER = Distillation(network=TINY, ipc=2, steps=2, passes=2, epochs=2, batch=10, rate=0.1)

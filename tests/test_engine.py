@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from dclib import condense, engine, networks, train
+from dclib.core import condense, engine, networks, train
 from dclib.errors import Interrupted, SpecError
 from dclib.spec import Condensation, ConvNet, Training
 

@@ -6,7 +6,6 @@ import json
 import pytest
 
 from dclib import experiments
-from dclib.declared.dd import DD
 from dclib.errors import SpecError
 from dclib.experiments import (
     ALL,
@@ -26,6 +25,7 @@ from dclib.experiments import (
     WHOLE,
     Experiment,
 )
+from dclib.experiments.dd import DD
 from dclib.spec import GUIDED, ConvNet, MakeSet, TrainNetworks, full, spell
 
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 from PIL import Image
 
-from dclib import data
-from dclib.cli import main
+from dclib.cli.main import main
+from dclib.data import dataset as data
 from dclib.errors import FileError
-from dclib.recorded import export
-from dclib.recorded.condensed import CondensedSet
+from dclib.results import export
+from dclib.results.sets import CondensedSet
 
 
 @pytest.fixture(params=[1, 3], ids=["grey", "RGB"])

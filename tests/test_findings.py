@@ -1,13 +1,13 @@
-"""dclib.pages: `findings` and `drawings` on made outcomes: orders and ranks, accuracy by steps, choices beside their default."""
+"""dclib.report: `findings` and `drawings` on made outcomes: orders and ranks, accuracy by steps, choices beside their default."""
 
 import numpy as np
 import pytest
 
-from dclib import experiments, paper, report
-from dclib.declared import ablations
-from dclib.hyper import variants
-from dclib.recorded.outcomes import Outcome, labels, varying
+from dclib import experiments, report
+from dclib.experiments import ablations, paper
 from dclib.results import Store
+from dclib.results.outcomes import Outcome, labels, varying
+from dclib.spec import variants
 
 NORMS = ("none", "batch", "instance")
 NAMES = {norm: "ConvNet" if norm == "instance" else f"ConvNet:norm={norm}" for norm in NORMS}

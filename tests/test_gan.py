@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from dclib import data, gan
+from dclib.core import resume as loop
+from dclib.data import dataset as data
 from dclib.errors import DataError, Diverged, FileError, Interrupted, SpecError
-from dclib.hyper.baselines import GanTraining
+from dclib.methods import gan
 from dclib.spec import key
-from dclib.steps import loop
+from dclib.spec.baselines import GanTraining
 
 CPU = {"device": "cpu"}
 

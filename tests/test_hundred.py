@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dclib import report
-from dclib.cli import main
+from dclib.cli.main import main
 from dclib.errors import DataError
 from dclib.reproduce import reproduce
 from dclib.results import CondensedSet, Store

@@ -6,9 +6,9 @@ import time
 import pytest
 import torch
 
-from dclib import condense, networks, train, whole
+from dclib.core import condense, lanes, networks, train
+from dclib.methods import full_training as whole
 from dclib.spec import Condensation, ConvNet, Training, WholeTraining
-from dclib.steps import lanes
 
 THIN = ConvNet(width=4, depth=2)
 

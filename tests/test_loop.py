@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from dclib.core import resume as loop
 from dclib.errors import FileError, Interrupted
-from dclib.steps import loop
 
 IDENTITY = {"run": "r", "data": "d", "seed": 0}
 

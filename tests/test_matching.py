@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import TypeCheckError
 
-from dclib import condense, engine, matching, networks, reference
+from dclib.core import condense, engine, matching, networks, reference
+from dclib.core.ranks import Ranks
 from dclib.errors import SpecError
-from dclib.hyper.architectures import NORMS
 from dclib.spec import DISTANCES, Condensation, Network
-from dclib.steps.ranks import Ranks
+from dclib.spec.architectures import NORMS
 
 steady = settings(max_examples=60, deadline=None, derandomize=True)
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dclib.errors import FileError
-from dclib.pages import memory
+from dclib.report import memory
 
 
 def entry(seconds, peak):

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from dclib.cli import main
+from dclib.cli.main import main
+from dclib.core.checkpoint import State, load_checkpoint, save_checkpoint, save_tensors
 from dclib.errors import FileError
-from dclib.recorded.merge import merge_into
 from dclib.results import CondensedSet, Store
+from dclib.results.merge import merge_into
 from dclib.spec import Condensation, MakeSet, Training, TrainNetworks, WholeTraining, full
-from dclib.steps.checkpoint import State, load_checkpoint, save_checkpoint, save_tensors
 
 SET = MakeSet("digits", "condense", 0, Condensation().resolve())
 RUN = TrainNetworks(SET, Training().resolve())

@@ -35,7 +35,7 @@ def test_there_are_many_mistakes_each_once():
 
 def test_what_ends_wrong_is_found(furnished):
     """A command that prints two sentences, one that succeeds, one that changes a file, one that raises."""
-    import dclib.cli
+    import dclib.cli.main
 
     def speaks(arguments):
         print("dclib: one", "dclib: two", sep="\n", file=sys.stderr)
@@ -52,7 +52,7 @@ def test_what_ends_wrong_is_found(furnished):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mishaps, "listed", lambda: iter([("kind", ("data",))]))
         for main in (speaks, lambda arguments: 0, changes, raises):
-            patch.setattr(dclib.cli, "main", main)
+            patch.setattr(dclib.cli.main, "main", main)
             found += mishaps.requests(furnished)
     assert [case.came.split()[0] for case in found] == ["said", "was", "changed", "raised"]
     assert mishaps.summary(found) == {"kind": {"tried": 4, "refused": 0, "harmless": 0, "unnoticed": 0, "wrong": 4}}

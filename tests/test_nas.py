@@ -7,14 +7,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dclib import data, nas
-from dclib.data import generator
+from dclib.core.networks import build
+from dclib.core.train import accuracy
+from dclib.data import dataset as data
+from dclib.data.dataset import generator
 from dclib.errors import DataError, Interrupted, SpecError
-from dclib.hyper.applications import ShortTraining, Space, TrainCandidate
-from dclib.hyper.architectures import ACTIVATIONS, NORMS, POOLINGS
-from dclib.networks import build
+from dclib.methods import nas
 from dclib.spec import Condensation, ConvNet, MakeSet, Network
-from dclib.train import accuracy
+from dclib.spec.applications import ShortTraining, Space, TrainCandidate
+from dclib.spec.architectures import ACTIVATIONS, NORMS, POOLINGS
 
 CPU = {"device": "cpu"}
 SHAPE = dict(channels=1, classes=3, size=(8, 8))

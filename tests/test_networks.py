@@ -5,10 +5,10 @@ import torch
 import torch.nn.functional as F
 from torch.func import functional_call, grad, vmap
 
+from dclib.core.networks import Classifier, _residual, _Stack, build
 from dclib.errors import SpecError
-from dclib.hyper.architectures import ACTIVATIONS, INITS, NORMS, POOLINGS
-from dclib.networks import Classifier, _residual, _Stack, build
 from dclib.spec import Network
+from dclib.spec.architectures import ACTIVATIONS, INITS, NORMS, POOLINGS
 
 COUNTS = [
     ("MLP", "train", 118_282, 411_146),

@@ -15,9 +15,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from dclib import experiments, studies
-from dclib.hyper.variants import steps
+from dclib import experiments
+from dclib.experiments import studies
 from dclib.results import Store
+from dclib.spec.variants import steps
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

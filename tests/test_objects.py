@@ -11,8 +11,8 @@ from torchvision.datasets import FakeData, ImageFolder
 from torchvision.transforms import ToTensor
 
 import dclib
+from dclib.data.objects import from_torchvision
 from dclib.errors import DataError, SpecError
-from dclib.images.objects import from_torchvision
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ import torch
 from PIL import Image
 
 import dclib
-from dclib import data
+from dclib.data import dataset as data
 from dclib.errors import DataError, SpecError
-from dclib.pages import own_data
+from dclib.report import own_data
 from dclib.results import CondensedSet
 
 

@@ -1,10 +1,10 @@
-"""dclib.paper: the printed numbers. The sums were formed from the paper's source, so that a slip of the finger shows."""
+"""The printed numbers. The sums were formed from the paper's source, so that a slip of the finger shows."""
 
 import pytest
 
-from dclib import experiments, paper
-from dclib.declared import ablations
-from dclib.images import sources
+from dclib import experiments
+from dclib.data import sources
+from dclib.experiments import ablations, paper
 
 
 def place(**other):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dclib.recorded.claims import HOLDS, OPEN, interval
-from dclib.recorded.ranking import advantage, agreement, best, least_sure, spearman
+from dclib.results.claims import HOLDS, OPEN, interval
+from dclib.results.ranking import advantage, agreement, best, least_sure, spearman
 
 
 def test_rho_by_hand():

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from dclib import condense
+from dclib.core import condense, ranks
+from dclib.core.ranks import ALONE, Ranks
 from dclib.errors import SpecError
 from dclib.results import CondensedSet
 from dclib.spec import Condensation, ConvNet
-from dclib.steps import ranks
-from dclib.steps.ranks import ALONE, Ranks
 
 REQUEST = ["condense", "digits", "--network", "ConvNet:width=4,depth=2,norm=batch", "--real-batch", "8", "--device", "cpu"]
 REQUEST += ["--ipc", "2", "-K", "2", "--network-epochs", "2", "--precision", "float64", "--engine", "eager"]

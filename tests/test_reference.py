@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from dclib import networks, reference
-from dclib.data import generator
+from dclib.core import networks, reference
+from dclib.data.dataset import generator
 from dclib.errors import SpecError
 from dclib.spec import MLP, Condensation, ConvNet
 

@@ -1,4 +1,4 @@
-"""dclib.commands.release: an archive's bytes depend on sets and records alone, its sums verify, the code on its card runs."""
+"""dclib.cli.release: an archive's bytes depend on sets and records alone, its sums verify, the code on its card runs."""
 
 import dataclasses
 import hashlib
@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from dclib.commands.release import release
+from dclib.cli.release import release
 from dclib.errors import FileError
 from dclib.experiments import METHOD, PAPER
 from dclib.results import CondensedSet, Store

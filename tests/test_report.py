@@ -10,9 +10,9 @@ import pytest
 from dclib import experiments, report
 from dclib.errors import FileError, SpecError
 from dclib.experiments import CORESETS, CPU, CROSS_ARCH, METHOD, PAPER, RANDOM, SMOKE
-from dclib.pages.tables import counts
-from dclib.recorded.outcomes import Outcome, error_between, look_up
+from dclib.report.tables import counts
 from dclib.results import CondensedSet, Store
+from dclib.results.outcomes import Outcome, error_between, look_up
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""dclib.reproduce and dclib.pages.survey: a notebook's parameters checked, records read, missing cells computed."""
+"""dclib.reproduce and dclib.report.survey: a notebook's parameters checked, records read, missing cells computed."""
 
 import re
 import subprocess
@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dclib import paper, report, run
+from dclib import report
+from dclib.data.sources import KNOWN
 from dclib.errors import DataError, SpecError
-from dclib.images.sources import KNOWN
-from dclib.pages import survey
+from dclib.experiments import paper
+from dclib.report import survey
 from dclib.reproduce import as_list, comparison, parameters, reproduce
 from dclib.results import Store
+from dclib.run import compute as run
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -195,7 +197,7 @@ def test_smoke_looks_at_the_digits_alone():
 
 
 def test_without_data_every_known_set_has_its_row_and_a_way_to_get_it(monkeypatch, folders):
-    monkeypatch.setattr("dclib.images.sources.DEBIAN", folders)
+    monkeypatch.setattr("dclib.data.sources.DEBIAN", folders)
     found = survey.survey()
     assert {f.name for f in found} == set(KNOWN)
     assert [f.name for f in found if f.dataset] == ["digits"]
@@ -208,7 +210,7 @@ def test_without_data_every_known_set_has_its_row_and_a_way_to_get_it(monkeypatc
 
 
 def test_the_papers_table_does_not_depend_on_what_is_here(monkeypatch, folders):
-    monkeypatch.setattr("dclib.images.sources.DEBIAN", folders)
+    monkeypatch.setattr("dclib.data.sources.DEBIAN", folders)
     without = survey.statistics_table(survey.survey())
     save_usps(folders)
     found = survey.survey()
@@ -227,7 +229,7 @@ def save_usps(folder, train=60):
 
 
 def test_counts_that_are_not_the_papers_are_told(folders):
-    from dclib.runs.sets import load
+    from dclib.run.sets import load
 
     load.cache_clear()
     save_usps(folders)

@@ -19,12 +19,11 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 
 from dclib import results
+from dclib.core.checkpoint import State, load_checkpoint, save_checkpoint
 from dclib.errors import DataError, FileError
 from dclib.experiments import CROSS_ARCH, SMOKE
-from dclib.recorded import export
-from dclib.results import CondensedSet, Store, read_records, results_root
+from dclib.results import CondensedSet, Store, export, read_records, results_root
 from dclib.spec import MakeSet, TrainNetworks
-from dclib.steps.checkpoint import State, load_checkpoint, save_checkpoint
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
 thorough = settings(max_examples=300, deadline=None, derandomize=True)

@@ -7,19 +7,21 @@ import re
 import pytest
 import torch
 
-from dclib import experiments, run, train
-from dclib import gan as gans
+from dclib import experiments
+from dclib.core import train
 from dclib.errors import DataError, Interrupted, SpecError
 from dclib.experiments import CPU, GAN, MORE_BASELINES, ORS, PAPER, SMOKE, Cell, Preset
-from dclib.hyper.baselines import GanTraining, TrainGan, loss_summary
-from dclib.pages.sentences import cost_sentence
-from dclib.recorded.merge import merge_into
-from dclib.recorded.outcomes import look_up, made_by
-from dclib.recorded.records import in_words
+from dclib.methods import gan as gans
+from dclib.report.sentences import cost_sentence
 from dclib.results import CondensedSet, Store
-from dclib.runs import sets
-from dclib.runs.jobs import Board
+from dclib.results.merge import merge_into
+from dclib.results.outcomes import look_up, made_by
+from dclib.results.records import in_words
+from dclib.run import compute as run
+from dclib.run import sets
+from dclib.run.jobs import Board
 from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, full, key, spell
+from dclib.spec.baselines import GanTraining, TrainGan, loss_summary
 
 THIN = ConvNet(width=4, depth=1)
 RECIPE = GanTraining(steps=4, batch=6, generator_width=4, discriminator_width=3, latent=16)

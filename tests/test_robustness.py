@@ -17,16 +17,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dclib.condense as algorithm
-from dclib import engine, run, train
-from dclib.cli import main
+import dclib.core.condense as algorithm
+from dclib.cli.main import main
+from dclib.core import engine, lanes, train
+from dclib.core.checkpoint import State, load_checkpoint, save_checkpoint
+from dclib.core.inner import InnerStep
 from dclib.errors import FileError, Interrupted
 from dclib.results import CondensedSet, Store
-from dclib.runs import sets
+from dclib.run import compute as run
+from dclib.run import sets
 from dclib.spec import Condensation, Network
-from dclib.steps import lanes
-from dclib.steps.checkpoint import State, load_checkpoint, save_checkpoint
-from dclib.steps.inner import InnerStep
 from dclib.support import files
 
 REQUEST = ("condense", "digits", "--image-size", "8", "--network", "ConvNet:width=8,depth=2", "-K", "12", "--real-batch", "8")
@@ -67,12 +67,12 @@ def refused(capsys, status: int, *parts: str) -> None:
 
 
 KILLED_IN_A_STEP = """
-draw = dclib.steps.inner.InnerStep.draw
+draw = dclib.core.inner.InnerStep.draw
 def drawn(self, k, t):
     if k == 7:
         os.kill(os.getpid(), signal.SIGKILL)
     draw(self, k, t)
-dclib.steps.inner.InnerStep.draw = drawn
+dclib.core.inner.InnerStep.draw = drawn
 """
 KILLED_WHILE_SAVING = """
 replace, calls = os.replace, []
@@ -84,14 +84,14 @@ def killed(*arguments):
 os.replace = killed
 """
 WAITING_IN_A_STEP = """
-draw = dclib.steps.inner.InnerStep.draw
+draw = dclib.core.inner.InnerStep.draw
 def drawn(self, k, t):
     if k == 6:
         open("waiting", "w").close()
         while signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # that is, until a first signal has come
             time.sleep(0.01)
     draw(self, k, t)
-dclib.steps.inner.InnerStep.draw = drawn
+dclib.core.inner.InnerStep.draw = drawn
 """
 NO_ROOM = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (4_000, 4_000))"
 CHILDREN = {"killed in a step": KILLED_IN_A_STEP, "killed while saving": KILLED_WHILE_SAVING}
@@ -104,8 +104,8 @@ def children(tmp_path_factory):
     found = {}
     for name, before in CHILDREN.items():
         folder = tmp_path_factory.mktemp("child")
-        code = f"import os, signal, sys, time\nimport dclib.condense\nfrom dclib.cli import main\n{before}\n"
-        code += f"dclib.condense.CHECKPOINT_SECONDS = 0\nsys.exit(main({[*REQUEST, '--force']}))"
+        code = f"import os, signal, sys, time\nimport dclib.core.condense\nfrom dclib.cli.main import main\n{before}\n"
+        code += f"dclib.core.condense.CHECKPOINT_SECONDS = 0\nsys.exit(main({[*REQUEST, '--force']}))"
         (folder / "set").write_bytes(b"an older file")
         found[name] = folder, subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, cwd=folder)
     yield found

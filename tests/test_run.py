@@ -9,20 +9,21 @@ import numpy as np
 import pytest
 import torch
 
-from dclib import engine as engines
-from dclib import gan as gans
-from dclib import run, train
-from dclib import whole as wholes
-from dclib.data import generator
+from dclib.core import engine as engines
+from dclib.core import train
+from dclib.data.dataset import generator
 from dclib.errors import DataError, Diverged, Interrupted, SpecError
 from dclib.experiments import Cell, Preset
-from dclib.hyper.applications import LearnTasks, Rehearsal, TrainCandidate
-from dclib.hyper.baselines import GanTraining
-from dclib.recorded.records import in_words
+from dclib.methods import full_training as wholes
+from dclib.methods import gan as gans
 from dclib.results import CondensedSet, Store
-from dclib.runs import runner as doing
-from dclib.runs import sets, unchanged
+from dclib.results.records import in_words
+from dclib.run import compute as run
+from dclib.run import runner as doing
+from dclib.run import sets, unchanged
 from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, WholeTraining, derive, full
+from dclib.spec.applications import LearnTasks, Rehearsal, TrainCandidate
+from dclib.spec.baselines import GanTraining
 
 THIN = ConvNet(width=4, depth=2)
 HYPER = Condensation(network=THIN, outer_steps=2, real_batch=4).resolve()

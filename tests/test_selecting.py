@@ -3,12 +3,13 @@
 import pytest
 import torch
 
-from dclib import coresets, whole
-from dclib.cli import main
+from dclib.cli.main import main
 from dclib.errors import DataError, Interrupted, SpecError
+from dclib.methods import coresets
+from dclib.methods import full_training as whole
 from dclib.results import CondensedSet
-from dclib.runs import sets
-from dclib.runs.selecting import select_set, selection
+from dclib.run import sets
+from dclib.run.selecting import select_set, selection
 from dclib.spec import LeNet, Network, OwnNetwork
 
 TINY = Network.parse("ConvNet:width=4,depth=1")

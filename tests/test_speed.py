@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dclib.errors import FileError, SpecError
-from dclib.pages import speed
+from dclib.report import speed
 
 ABOUT = {"machine": "a machine", "device": "cpu", "versions": {"torch": "2.14.1"}}
 

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from dclib import networks, train
-from dclib.augment import augment, augment_each
-from dclib.data import generator
+from dclib.core import networks, train
+from dclib.core.augment import augment, augment_each
+from dclib.core.stacked import Stack, train_together
+from dclib.data.dataset import generator
 from dclib.errors import Interrupted
 from dclib.spec import MLP, AlexNet, ConvNet, Training
-from dclib.steps.stacked import Stack, train_together
 
 SHAPE = dict(channels=1, classes=3, size=(8, 8))
 ALL = ("crop", "scale", "rotate", "noise", "flip")

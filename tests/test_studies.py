@@ -7,25 +7,25 @@ import numpy as np
 import pytest
 import torch
 
-from dclib import experiments, paper, studies
-from dclib.cli import main
-from dclib.continual import Continual
+from dclib import experiments
+from dclib.cli.main import main
 from dclib.errors import DataError, Interrupted, SpecError
-from dclib.hyper.applications import LearnTasks, Rehearsal, ShortTraining, Space
-from dclib.pages import application_charts as charts
-from dclib.pages import application_report as report
-from dclib.pages import sentences
-from dclib.recorded import studied
-from dclib.recorded.merge import merge_into
-from dclib.recorded.records import FILES, in_words
-from dclib.recorded.studied import Learned, Search
+from dclib.experiments import paper, studies
+from dclib.experiments.studies import CONTINUAL, NAS, ContinualPlan, SearchPlan, _condensation
+from dclib.methods.continual import Continual
+from dclib.report import application_charts as charts
+from dclib.report import application_report as report
+from dclib.report import sentences
 from dclib.reproduce import reproduce_study
-from dclib.results import Store
-from dclib.run import Runner, alone, compute, execute
-from dclib.runs import sets
-from dclib.runs.jobs import Board
+from dclib.results import Store, studied
+from dclib.results.merge import merge_into
+from dclib.results.records import FILES, in_words
+from dclib.results.studied import Learned, Search
+from dclib.run import sets
+from dclib.run.compute import Runner, alone, compute, execute
+from dclib.run.jobs import Board
 from dclib.spec import MLP, full
-from dclib.studies import CONTINUAL, NAS, ContinualPlan, SearchPlan, _condensation
+from dclib.spec.applications import LearnTasks, Rehearsal, ShortTraining, Space
 
 CPU = dict(device="cpu", engine="eager")
 THIN = MLP(width=8)

@@ -1,14 +1,14 @@
-"""dclib.steps.tracking: weights along training on a small set and on real images, from the same start."""
+"""dclib.core.tracking: weights along training on a small set and on real images, from the same start."""
 
 import dataclasses
 
 import pytest
 import torch
 
-from dclib.data import generator
-from dclib.reference import network_seed
+from dclib.core import tracking
+from dclib.core.reference import network_seed
+from dclib.data.dataset import generator
 from dclib.spec import MLP, Condensation
-from dclib.steps import tracking
 
 HYPER = Condensation(network=MLP(width=6), real_batch=4, network_lr=0.1)
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dclib import networks, reference, train
-from dclib.augment import augment
-from dclib.data import Dataset, generator
+from dclib.core import networks, reference, train
+from dclib.core.augment import augment
+from dclib.data.dataset import Dataset, generator
 from dclib.errors import DataError, Interrupted
 from dclib.spec import MLP, ConvNet, Training
 

@@ -8,15 +8,14 @@ import pytest
 import torch
 from torch import nn
 
-from dclib import condense, matching, networks, train
-from dclib.cli import main
-from dclib.data import Dataset, assemble
+from dclib.cli.main import main
+from dclib.core import condense, matching, networks, train, trial
+from dclib.data.dataset import Dataset, assemble
+from dclib.data.formats import Raw
 from dclib.errors import SpecError
-from dclib.hyper.architectures import OwnNetwork
-from dclib.images.formats import Raw
 from dclib.results import CondensedSet
 from dclib.spec import Condensation, MakeSet, Network, Training, full
-from dclib.steps import trial
+from dclib.spec.architectures import OwnNetwork
 
 SHAPE = dict(channels=1, classes=3, size=(8, 8))
 
@@ -223,7 +222,7 @@ class Nowhere(nn.Module):
 
 REFUSED = {
     "dropout": (with_layers(nn.Dropout), "draws at random in training"),
-    "torch's layer norm": (with_layers(lambda: nn.LayerNorm((4, 8, 8))), "use dclib.networks.LayerNorm"),
+    "torch's layer norm": (with_layers(lambda: nn.LayerNorm((4, 8, 8))), "use dclib.core.networks.LayerNorm"),
     "batch norm of the batch": (with_layers(lambda: nn.BatchNorm2d(4, track_running_stats=False)), "see each other in evaluation"),
     "centred by the batch": (with_layers(Centred), "see each other in training"),
     "differentiable once": (with_layers(Once), "(RuntimeError: "),

@@ -7,10 +7,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dclib import networks
-from dclib.hyper.baselines import Distillation
+from dclib.core import networks
+from dclib.methods import unroll
 from dclib.spec import MLP, AlexCifarNet, ConvNet, LeNet
-from dclib.steps import unroll
+from dclib.spec.baselines import Distillation
 
 SMOOTH = ConvNet(width=4, depth=2, activation="sigmoid", init="xavier")
 CASES = [

@@ -4,7 +4,7 @@ import pytest
 
 from dclib.errors import SpecError
 from dclib.experiments import CPU, CROSS_ARCH, METHOD, PAPER, RANDOM
-from dclib.hyper import variants
+from dclib.spec import variants
 
 
 def test_reads_values_by_the_kind_of_their_field():

@@ -1,4 +1,4 @@
-"""dclib.runs.verify: recorded networks come out again; what is not as recorded is told, and makes the command fail."""
+"""dclib.run.verify: recorded networks come out again; what is not as recorded is told, and makes the command fail."""
 
 import json
 import re
@@ -6,10 +6,10 @@ import re
 import pytest
 
 from dclib import experiments
-from dclib.cli import main
+from dclib.cli.main import main
 from dclib.results import CondensedSet, Store
-from dclib.runs import sets
-from dclib.runs.verify import Checked, sentence, tolerance
+from dclib.run import sets
+from dclib.run.verify import Checked, sentence, tolerance
 
 ASKED = ("method", "--preset", "smoke", "--networks", "MLP,random", "--test-networks", "MLP")
 

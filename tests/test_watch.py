@@ -2,7 +2,7 @@
 
 import pytest
 
-from dclib.cli import main
+from dclib.cli.main import main
 from dclib.results import CondensedSet
 
 RUN = ["condense", "digits", "-K", "5", "--real-batch", "4", "--network", "MLP:width=8", "--engine", "eager"]
@@ -36,7 +36,7 @@ def test_what_is_tested_on_the_way_is_what_the_command_afterwards_trains(network
         seen.append((images.tolist(), labels.tolist(), dataset.hash, hyper, list(seeds)))
         return [50.0]
 
-    monkeypatch.setattr("dclib.train.evaluate", evaluate)
+    monkeypatch.setattr("dclib.core.train.evaluate", evaluate)
     request = ["condense", "digits", "-K", "1", "--real-batch", "2", "--network", network, "--engine", "eager", "-o", "set"]
     assert main([*request, "--evaluate-every", "1"]) == 0
     named = capsys.readouterr().out.splitlines()[-1].split()

@@ -1,4 +1,4 @@
-"""dclib.whole: one training on the whole set, its counts, its checkpoints; and the sets that are chosen with it."""
+"""dclib.methods.full_training: one training on the whole set, its counts, its checkpoints; and the sets that are chosen with it."""
 
 import dataclasses
 import itertools
@@ -12,11 +12,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dclib import engine, networks, run, whole
-from dclib.data import generator
+from dclib.core import engine, networks
+from dclib.data.dataset import generator
 from dclib.errors import DataError, Diverged, FileError, Interrupted, SpecError
+from dclib.methods import full_training as whole
 from dclib.results import Store
-from dclib.runs import sets
+from dclib.run import compute as run
+from dclib.run import sets
 from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, WholeTraining, full
 
 THIN = ConvNet(width=4, depth=2)

@@ -1,4 +1,4 @@
-"""dclib.declared.work counts what torch counts, and what a run's hyper-parameters say."""
+"""dclib.experiments.work counts what torch counts, and what a run's hyper-parameters say."""
 
 import dataclasses
 
@@ -6,12 +6,15 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from dclib import experiments, gan, networks, studies
-from dclib.declared.work import SECOND, TRAINING, _gan, flop, forward
-from dclib.hyper.applications import LearnTasks, Rehearsal
-from dclib.hyper.architectures import FAMILIES, ConvNet, Network
-from dclib.hyper.baselines import GanTraining
+from dclib import experiments
+from dclib.core import networks
+from dclib.experiments import studies
+from dclib.experiments.work import SECOND, TRAINING, _gan, flop, forward
+from dclib.methods import gan
 from dclib.spec import Condensation, MakeSet, Training, TrainNetworks, WholeTraining
+from dclib.spec.applications import LearnTasks, Rehearsal
+from dclib.spec.architectures import FAMILIES, ConvNet, Network
+from dclib.spec.baselines import GanTraining
 
 NAMES = [*FAMILIES, "ConvNet:width=32,depth=2,pooling=none", "ConvNet:depth=1,norm=none", "MLP:width=64,depth=3"]
 TINY = ConvNet(width=8, depth=1)

@@ -34,7 +34,7 @@ def _cores() -> int:
 @cache
 def code() -> dict[str, Any]:
     """The git commit of the code and whether the tree differed from it; empty outside a repository."""
-    here = Path(__file__).resolve().parent
+    here = Path(__file__).resolve().parents[1]
 
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()

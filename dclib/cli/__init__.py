@@ -1,0 +1,1 @@
+"""The command `dclib`, and `make release`."""

@@ -1,0 +1,195 @@
+"""The inner step of Algorithm 1 (lines 4 to 9) on tensors that stay where they are, in parts that can be replaced.
+
+The real side is of first order: each class's mean gradient, no graph kept, images passing in pieces. The synthetic side is of
+second order: the gradients of several classes at once, and the derivative of their distance with respect to the images. Then
+the images move, and the network is trained on them. Nothing is allocated anew between two steps that a later one must find,
+so that on a GPU each part is captured once as a CUDA graph and replayed.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+
+from ..data.dataset import Dataset, generator
+from ..spec import Condensation
+from . import engine as engines
+from . import lanes, matching, networks
+from .ranks import ALONE, Ranks
+from .reference import network_seed
+
+WORKING_NUMBERS = 400_000_000  # most numbers that the real gradients of the classes held at once may have
+WORKING_PIXELS = 200_000  # most pixels (of one channel) that the synthetic images differentiated at once may have
+STATISTICS = {"true": 64, "code": 16}  # real images of each class from which batch norm's statistics are estimated
+
+
+class InnerStep:
+    """The network, the images and everything between, on one device.
+
+    Args:
+        dataset: on the device where the work is to run.
+        hyper: resolved hyper-parameters.
+        seed: of all random draws.
+        images: S (classes, ipc, c, h, w); copied.
+        engine: "eager", "compiled" or "captured" (see `engine.choose`).
+        ranks: the processes that share the classes.
+    """
+
+    def __init__(
+        self, dataset: Dataset, hyper: Condensation, seed: int, images: Tensor, engine: str = "eager", ranks: Ranks = ALONE
+    ):
+        self.dataset, self.hyper, self.seed, self.ranks = dataset, hyper, seed, ranks
+        self.images, self.velocity, self.count = images.clone(), torch.zeros_like(images), len(images) * hyper.ipc
+        self.labels = torch.arange(dataset.classes, device=images.device)
+        self.network = self.draw_network(0)
+        self.parameters = list(self.network.parameters())
+        self.momenta = [torch.zeros_like(p) for p in self.parameters]
+        self.first_order = engines.prepare(self.network, engine, hyper.precision)
+        sizes = [min(hyper.real_batch, len(dataset.class_indices(c))) for c in range(dataset.classes)]
+        self.drawn = [self.labels.new_zeros(n) for n in sizes]  # indices of B^T_c
+        self.estimated_from = [d.clone()[: STATISTICS[hyper.bn]] for d in self.drawn] if has_batch_norm(self.network) else []
+        self.batch = {n: self.labels.new_zeros(n) for n in self._batch_sizes()}  # indices into S
+        self.lanes = lanes.count(images.device)
+        capture = engine == "captured"
+        state = [*self.parameters, *self.network.buffers(), *self.momenta]
+        self.gradient = engines.Captured(self._gradient, state) if capture else self._gradient
+        self.descend = {n: engines.Captured(self._descend(n), state) if capture else self._descend(n) for n in self.batch}
+
+    def draw_network(self, k: int) -> nn.Module:
+        """θ_0 ~ P_θ0 of outer step k."""
+        d = self.dataset
+        network = networks.build(self.hyper.network, **d.shape, seed=network_seed(self.seed, k), stage="condense")
+        return network.to(self.images.device, self.images.dtype)
+
+    def begin(self, k: int) -> None:
+        """Line 3: take the network of outer step k, its optimiser at rest."""
+        self.network.load_state_dict(self.draw_network(k).state_dict())
+        torch._foreach_zero_(self.momenta)
+
+    def draw(self, k: int, t: int) -> None:
+        """Line 6: draw the real images of every class, and those of them that batch norm's statistics are estimated from."""
+        for c, kept in enumerate(self.drawn):
+            kept.copy_(self.dataset.draw(c, self.hyper.real_batch, generator(self.seed, "real", k, t, c)))
+        for c, kept in enumerate(self.estimated_from):
+            kept.copy_(self._some(c, len(kept), generator(self.seed, "statistics", k, t, c)))
+
+    def _some(self, c: int, count: int, draw: torch.Generator) -> Int64[Tensor, " k"]:
+        """Some of B^T_c at random: the first ones drawn, or, of a class taken whole and so in its own order, a draw of its own."""
+        whole = len(self.drawn[c]) == len(self.dataset.class_indices(c))
+        return self.dataset.draw(c, count, draw) if whole else self.drawn[c][:count]
+
+    def real_images(self, c: int) -> Float[Tensor, "n c h w"]:
+        """B^T_c, normalised."""
+        return self._normalised(self.drawn[c])
+
+    def _normalised(self, indices: Int64[Tensor, " n"]) -> Float[Tensor, "n c h w"]:
+        return self.dataset.normalise(self.dataset.x_train[indices]).to(self.images.dtype)
+
+    def update_images(self, rate: float) -> Float[Tensor, ""]:
+        """Lines 7-8: match the gradients of every class and move S by ς_S steps at η_S = `rate`; return the last step's loss."""
+        h = self.hyper
+        for _ in range(h.image_steps):
+            loss, gradient = self.gradient()
+            self.ranks.add(loss, gradient)
+            self.velocity.mul_(h.image_momentum).add_(gradient)
+            self.images.add_(self.velocity, alpha=-rate)  # η_S
+        return loss.clone()
+
+    def _gradient(self) -> tuple[Float[Tensor, ""], Tensor]:
+        """The matching loss summed over this rank's classes, and its derivative by all images (zero for other ranks')."""
+        mine = range(self.ranks.rank, self.dataset.classes, self.ranks.count)
+        if self.estimated_from:
+            set_statistics(self.network.train(), list(map(self._normalised, self.estimated_from)), self.hyper.bn)
+        self.network.eval()
+        gradient = torch.zeros_like(self.images)
+        if self.hyper.batches == "mixed":  # one pair of gradients, which cannot be shared: the first rank matches it
+            return self.match_all() if self.ranks.rank == 0 else (self.images.new_zeros(()), gradient)
+        held = max(1, min(self.held(), -(-len(mine) // self.lanes)))
+        shares = [mine[i : i + held] for i in range(0, len(mine), held)]
+        losses = list(lanes.each(lambda classes: self.match(classes, gradient), shares, self.lanes))
+        return sum(losses, self.images.new_zeros(())), gradient
+
+    def held(self) -> int:
+        """How many classes a lane holds at once: what bounds the memory."""
+        numbers = sum(p.numel() for p in self.parameters)
+        pixels = self.images[0, :, 0].numel()
+        return max(1, min(WORKING_NUMBERS // numbers, WORKING_PIXELS // pixels) // self.lanes)
+
+    def match(self, classes: range, gradient: Tensor) -> Float[Tensor, ""]:
+        """Return the matching loss summed over some classes, and put its derivative by their images into `gradient`."""
+        stacked = [torch.stack(g) for g in zip(*map(self.real_gradients, classes), strict=True)]
+        which = slice(classes.start, classes.stop, classes.step)
+        S = self.images[which].detach().requires_grad_()
+        loss = matching.matching_loss(self.network, self.hyper.distance, stacked, S, self.labels[which]).sum()
+        gradient[which] = torch.autograd.grad(loss, S)[0]
+        return loss.detach()
+
+    def real_gradients(self, c: int) -> list[Tensor]:
+        """∇_θ L^T_c, the mean over the real images of a class."""
+        chunk = engines.chunk(self.images.device)
+        return matching.real_gradients(self.first_order, self.parameters, self.real_images(c), c, chunk)
+
+    def match_all(self) -> tuple[Float[Tensor, ""], Tensor]:
+        """Match the gradient over all real images drawn with that over all of S: the loss, and its derivative by S."""
+        total, real = sum(map(len, self.drawn)), [torch.zeros_like(p) for p in self.parameters]
+        gradients = lanes.each(self.real_gradients, range(self.dataset.classes), self.lanes)
+        for drawn, of_class in zip(self.drawn, gradients, strict=True):
+            torch._foreach_add_(real, of_class, alpha=len(drawn) / total)
+        S, labels = self.images.detach().requires_grad_(), self.labels.repeat_interleave(self.hyper.ipc)
+        one = [g[None] for g in real]  # a single "class" of many labels
+        loss = matching.matching_loss(self.network, self.hyper.distance, one, S.flatten(0, 1)[None], labels[None]).sum()
+        return loss.detach(), torch.autograd.grad(loss, S)[0]
+
+    def train_network(self, k: int, t: int) -> None:
+        """Line 9: ς_θ epochs over the whole of S, in shuffled batches."""
+        shuffle = generator(self.seed, "shuffle", k, t)
+        self.network.train()
+        for _ in range(self.hyper.network_epochs):
+            for part in torch.randperm(self.count, generator=shuffle).split(self.hyper.network_batch):
+                self.batch[len(part)].copy_(part)
+                self.descend[len(part)]()
+        self.ranks.copy(self.parameters)
+
+    def _batch_sizes(self) -> set[int]:
+        whole, rest = divmod(self.count, self.hyper.network_batch)
+        return {n for n, there in ((self.hyper.network_batch, whole), (rest, rest)) if there}
+
+    def _descend(self, size: int):
+        """Return one step of SGD with momentum on a batch of that size."""
+        h, labels = self.hyper, self.labels.repeat_interleave(self.hyper.ipc)
+        beside = 1 if has_batch_norm(self.network) else self.lanes  # a batch norm in training needs the batch in one piece
+
+        def gradients(part: Tensor) -> tuple[Tensor, ...]:
+            x, y = self.images.flatten(0, 1)[part], labels[part]
+            loss = F.cross_entropy(self.first_order(x), y, reduction="sum") / size
+            return torch.autograd.grad(loss, self.parameters)
+
+        def step() -> None:
+            found = matching.total(lanes.each(gradients, lanes.parts(self.batch[size], beside), beside))
+            engines.descend(self.parameters, self.momenta, found, h.network_lr, h.network_momentum)  # η_θ
+
+        return step
+
+
+def has_batch_norm(network: nn.Module) -> bool:
+    """Whether the network has a batch norm, whose statistics must be set before each step."""
+    return any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in network.modules())
+
+
+@torch.no_grad()
+def set_statistics(network: nn.Module, batches: list[Tensor], mode: str) -> None:
+    """Estimate batch norm's mean and variance from real images (appendix A); the caller freezes them by `eval()`.
+
+    Args:
+        network: in training mode.
+        batches: real images of each class, drawn at random, up to as many as `STATISTICS` says.
+        mode: "true": their statistics; "code": as the authors' code does it, one update at momentum 0.1, so that most of the
+            initial mean 0 and variance 1 remains.
+    """
+    norms = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    momenta = [m.momentum for m in norms]
+    for m in norms:
+        m.momentum = 1.0 if mode == "true" else m.momentum
+    network(torch.cat(batches))
+    for m, momentum in zip(norms, momenta, strict=True):
+        m.momentum = momentum

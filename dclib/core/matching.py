@@ -1,0 +1,122 @@
+"""Gradient matching (the paper's Sec. 2.3, Eqs. 9-10): the distance between two gradients, and the gradients themselves.
+
+A gradient is a list of tensors, one for each parameter of the network. The paper's distance compares the rows of each weight
+tensor, a row being all that leads to one output; its two rivals (Table T7) compare everything as one long vector.
+"""
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from ..errors import one_of
+from ..spec import DISTANCES
+
+EPSILON = 1e-6
+
+Gradients = Sequence[Tensor]
+
+
+def rows(gradient: Tensor) -> Tensor:
+    """View the gradient of a weight tensor as (outputs, inputs): everything after the first axis is one row."""
+    return gradient.flatten(1)
+
+
+def layerwise(real: Gradients, synthetic: Gradients) -> Float[Tensor, ""]:
+    """The paper's distance (Eqs. 9-10): 1 - cos of each pair of rows, summed over rows and weight tensors.
+
+    Tensors with one axis (biases, affine parameters of batch, group and instance norm) take no part; the weight and bias of a
+    layer norm over (C, h, w) do, as C rows each.
+    """
+    total = real[0].new_zeros(())
+    for A, B in zip(real, synthetic, strict=True):
+        if A.ndim > 1:
+            A, B = rows(A), rows(B)
+            total = total + (1 - (A * B).sum(1) / (A.norm(dim=1) * B.norm(dim=1) + EPSILON)).sum()
+    return total
+
+
+def euclidean(real: Gradients, synthetic: Gradients) -> Float[Tensor, ""]:
+    """The squared distance of all parameters' gradients, biases included (Table T7, "Euclidean")."""
+    return sum(((A - B) ** 2).sum() for A, B in zip(real, synthetic, strict=True))
+
+
+def cosine(real: Gradients, synthetic: Gradients) -> Float[Tensor, ""]:
+    """1 - cos of all parameters' gradients as one vector, biases included (Table T7, "Cosine")."""
+    a, b = (torch.cat([g.flatten() for g in gradient]) for gradient in (real, synthetic))
+    return 1 - (a * b).sum() / (a.norm() * b.norm() + EPSILON)
+
+
+def distance(kind: str) -> Callable[[Gradients, Gradients], Float[Tensor, ""]]:
+    """Return the distance named `kind`.
+
+    Raises:
+        SpecError: no such distance.
+    """
+    one_of("distance", kind, DISTANCES)
+    return {"layerwise": layerwise, "euclidean": euclidean, "cosine": cosine}[kind]
+
+
+def real_gradients(
+    network: Callable[[Tensor], Tensor], parameters: Sequence[Tensor], x: Float[Tensor, "n c h w"], label: int, chunk: int
+) -> list[Tensor]:
+    """The gradient of the mean loss over real images of one class, ∇_θ L^T_c, without a graph.
+
+    Args:
+        network: the network, or a compiled form of it.
+        parameters: its parameters.
+        x: normalised images of one class.
+        label: the class.
+        chunk: how many images pass the network at a time; this bounds memory and keeps activations in the cache. It changes
+            the result by rounding alone, since no network in stage C couples the images of a batch.
+    """
+
+    def gradients(part: Tensor) -> Gradients:
+        y = torch.full((len(part),), label, device=x.device)
+        return torch.autograd.grad(F.cross_entropy(network(part), y, reduction="sum") / len(x), parameters)
+
+    return total(map(gradients, x.split(chunk)))
+
+
+def total(parts: Iterable[Gradients]) -> list[Tensor]:
+    """Add up gradients in their order, each as it comes, in the first one's tensors."""
+    parts = iter(parts)
+    found = list(next(parts))
+    for part in parts:
+        torch._foreach_add_(found, list(part))
+    return found
+
+
+def matching_loss(
+    network: nn.Module,
+    kind: str,
+    real: Sequence[Tensor],
+    images: Float[Tensor, "classes ipc c h w"],
+    labels: Int[Tensor, "classes ..."],
+) -> Float[Tensor, " classes"]:
+    """D(∇_θ L^S_c, ∇_θ L^T_c) for several classes at once, differentiable with respect to the images.
+
+    Args:
+        network: φ; its parameters are held fixed.
+        kind: one of the three distances.
+        real: for each parameter, the real gradients of these classes stacked along the first axis.
+        images: the synthetic images, class by class.
+        labels: the classes, or a label for each image where one "class" has many.
+    """
+    parameters = {name: p.detach() for name, p in network.named_parameters()}
+    buffers = dict(network.named_buffers())
+    # A body of its own, sharing tensors: `functional_call` puts others into it, and another thread may be using the network.
+    body = copy.deepcopy(network, {id(t): t for t in (*network.parameters(), *network.buffers())})
+    measure = distance(kind)
+
+    def loss(parameters: dict[str, Tensor], x: Tensor, label: Tensor) -> Tensor:
+        return F.cross_entropy(functional_call(body, (parameters, buffers), (x,)), label.expand(len(x)))
+
+    def one_class(x: Tensor, label: Tensor, real: list[Tensor]) -> Tensor:
+        return measure(real, list(grad(loss)(parameters, x, label).values()))
+
+    return vmap(one_class)(images, labels, list(real))

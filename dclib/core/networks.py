@@ -1,0 +1,248 @@
+"""The networks of the paper (Sec. 3, appendix A), and AlexCifarNet, with which it compares to Wang et al. (2018).
+
+`build` turns a `spec.Network` into a `Classifier` for given channels, classes and image size. All of it may be differentiated
+twice and mapped by `torch.func.vmap`: no operation works in place, and layer norm is our own. The `forward`s opt out of the
+tests' type checker, which `torch.compile` cannot trace.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from typing import no_type_check
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ..errors import SpecError
+from ..spec import FAMILIES, Network, OwnNetwork
+from . import factories
+from .seeded import seeded
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "leakyrelu": lambda: nn.LeakyReLU(0.01)}
+GROUPS = 4  # of group norm
+
+
+class Classifier(nn.Module):
+    """A network as `features`, up to the penultimate layer, and `classifier`, the last linear one; it maps images to logits."""
+
+    def __init__(self, features: nn.Sequential, classifier: nn.Linear) -> None:
+        super().__init__()
+        self.features, self.classifier = features, classifier
+
+    @no_type_check
+    def forward(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n classes"]:
+        return self.classifier(self.features(x))
+
+
+class LayerNorm(nn.Module):
+    """Layer norm over (C, h, w), its affine parameters outside `F.layer_norm`: inside, second derivatives under vmap are wrong."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.shape = shape
+        self.weight, self.bias = nn.Parameter(torch.ones(shape)), nn.Parameter(torch.zeros(shape))
+
+    @no_type_check
+    def forward(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c h w"]:
+        return F.layer_norm(x, self.shape) * self.weight + self.bias
+
+
+class _TooSmall(Exception):
+    """The image has shrunk to nothing, or to one pixel where instance norm would leave only zeros."""
+
+
+def _norm(kind: str, shape: tuple[int, int, int]) -> nn.Module:
+    channels, height, width = shape
+    if kind == "layer":
+        return LayerNorm(shape)
+    if kind == "batch":
+        return nn.BatchNorm2d(channels)
+    if kind == "instance" and height * width == 1:
+        raise _TooSmall
+    if kind == "group" and channels % GROUPS:
+        raise SpecError(f"group norm cannot split {channels} channels into {GROUPS} groups: choose a width divisible by {GROUPS}")
+    return nn.GroupNorm(channels if kind == "instance" else GROUPS, channels)
+
+
+class _Stack:
+    """Layers in a row, with the shape (channels, height, width) that has come out of them so far."""
+
+    def __init__(self, shape: tuple[int, int, int]) -> None:
+        if min(shape) < 1:
+            raise _TooSmall
+        self.layers: list[nn.Module] = []
+        self.shape = shape
+
+    def add(self, *layers: nn.Module) -> "_Stack":
+        self.layers += layers
+        return self
+
+    def _shrink(self, channels: int, kernel: int, stride: int, padding: int) -> None:
+        height, width = ((side + 2 * padding - kernel) // stride + 1 for side in self.shape[1:])
+        if min(height, width) < 1:
+            raise _TooSmall
+        self.shape = (channels, height, width)
+
+    def conv(self, out: int, kernel: int, padding: int, stride: int = 1, bias: bool = True) -> "_Stack":
+        layer = nn.Conv2d(self.shape[0], out, kernel, stride, padding, bias=bias)
+        self._shrink(out, kernel, stride, padding)
+        return self.add(layer)
+
+    def norm(self, kind: str) -> "_Stack":
+        return self if kind == "none" else self.add(_norm(kind, self.shape))
+
+    def pool(self, kind: str, kernel: int = 2, stride: int = 2, padding: int = 0) -> "_Stack":
+        if kind != "none":
+            self._shrink(self.shape[0], kernel, stride, padding)
+            self.add((nn.MaxPool2d if kind == "max" else nn.AvgPool2d)(kernel, stride, padding))
+        return self
+
+    def flatten(self) -> "_Stack":
+        self.shape = (self.shape[0] * self.shape[1] * self.shape[2], 1, 1)
+        return self.add(nn.Flatten())
+
+    def linear(self, out: int, activation: str = "relu") -> "_Stack":
+        layer = nn.Linear(self.shape[0], out)
+        self.shape = (out, 1, 1)
+        return self.add(layer, ACTIVATIONS[activation]())
+
+
+def _grey(stack: _Stack, padding: int, otherwise: int) -> int:
+    """Return the first convolution's padding: wider for one channel, so that 28×28 becomes 32×32."""
+    return padding if stack.shape[0] == 1 else otherwise
+
+
+def _mlp(net: Network, stack: _Stack) -> None:
+    stack.flatten()
+    for _ in range(net["depth"]):
+        stack.linear(net["width"], net["activation"])
+
+
+def _convnet(net: Network, stack: _Stack) -> None:
+    for block in range(net["depth"]):
+        stack.conv(net["width"], 3, 1 if block else _grey(stack, 3, 1)).norm(net["norm"])
+        stack.add(ACTIVATIONS[net["activation"]]()).pool(net["pooling"])
+    stack.flatten()
+
+
+def _lenet(net: Network, stack: _Stack) -> None:
+    stack.conv(6, 5, _grey(stack, 2, 0)).add(nn.ReLU()).pool("max")
+    stack.conv(16, 5, 0).add(nn.ReLU()).pool("max")
+    stack.flatten().linear(120).linear(84)
+
+
+def _alexnet(net: Network, stack: _Stack) -> None:
+    stack.conv(128, 5, _grey(stack, 4, 2)).add(nn.ReLU()).pool("max")
+    stack.conv(192, 5, 2).add(nn.ReLU()).pool("max")
+    for out in (256, 192, 192):
+        stack.conv(out, 3, 1).add(nn.ReLU())
+    stack.pool("max").flatten()
+
+
+def _vgg11(net: Network, stack: _Stack) -> None:
+    for block in ((64,), (128,), (256, 256), (512, 512), (512, 512)):
+        for out in block:
+            stack.conv(out, 3, 1 if stack.layers else _grey(stack, 3, 1)).norm(net["norm"]).add(nn.ReLU())
+        stack.pool("max")
+    stack.flatten()
+
+
+def _alexcifarnet(net: Network, stack: _Stack) -> None:
+    local = partial(nn.LocalResponseNorm, 4, alpha=0.001 / 9, beta=0.75, k=1)
+    stack.conv(64, 5, 2).add(nn.ReLU()).pool("max", 3, 2, 1).add(local())
+    stack.conv(64, 5, 2).add(nn.ReLU(), local()).pool("max", 3, 2, 1)
+    stack.flatten().linear(384).linear(192)
+
+
+class Residual(nn.Module):
+    """The basic block of ResNet-18: ReLU of a body of two convolutions plus a shortcut."""
+
+    def __init__(self, body: nn.Sequential, shortcut: nn.Sequential) -> None:
+        super().__init__()
+        self.body, self.shortcut = body, shortcut
+
+    @no_type_check
+    def forward(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c2 h2 w2"]:
+        return F.relu(self.body(x) + self.shortcut(x))
+
+
+def _residual(net: Network, stack: _Stack, out: int, halve: bool) -> None:
+    """Append a basic block that halves the image, if it does, by stride 2 or by stride 1 and 2×2 average pooling."""
+    stride = 2 if halve and net["downsampling"] == "stride" else 1
+    pooling = "avg" if halve and net["downsampling"] == "average" else "none"
+    body, shortcut = _Stack(stack.shape), _Stack(stack.shape)
+    body.conv(out, 3, 1, stride, bias=False).norm(net["norm"]).add(nn.ReLU()).pool(pooling)
+    body.conv(out, 3, 1, bias=False).norm(net["norm"])
+    if halve or out != stack.shape[0]:
+        shortcut.conv(out, 1, 0, stride, bias=False).pool(pooling).norm(net["norm"])
+    stack.add(Residual(nn.Sequential(*body.layers), nn.Sequential(*shortcut.layers)))
+    stack.shape = body.shape
+
+
+def _resnet18(net: Network, stack: _Stack) -> None:
+    stack.conv(64, 3, 1, bias=False).norm(net["norm"]).add(nn.ReLU())
+    for out in (64, 128, 256, 512):
+        _residual(net, stack, out, halve=out > 64)
+        _residual(net, stack, out, halve=False)
+    if net["downsampling"] == "stride":
+        stack.add(nn.AdaptiveAvgPool2d(1)).shape = (512, 1, 1)
+    stack.flatten()
+
+
+BUILDERS = dict(zip(FAMILIES, (_mlp, _convnet, _lenet, _alexnet, _vgg11, _resnet18, _alexcifarnet), strict=True))
+
+
+def _construct(net: Network, shape: tuple[int, int, int], classes: int) -> Classifier:
+    stack = _Stack(shape)
+    BUILDERS[net.family](net, stack)
+    model = Classifier(nn.Sequential(*stack.layers), nn.Linear(stack.shape[0], classes))
+    _initialise(model, net["init"])
+    return model
+
+
+def _fits(net: Network, shape: tuple[int, int, int]) -> bool:
+    with suppress(_TooSmall), torch.device("meta"):
+        return bool(_construct(net, shape, 1))
+    return False
+
+
+def _initialise(model: nn.Module, init: str) -> None:
+    """Draw the weights anew: He's normal (fan in, gain √2) or Glorot's, with zero biases; "pytorch" leaves its own."""
+    draw = {"kaiming": partial(nn.init.kaiming_normal_, nonlinearity="relu"), "xavier": nn.init.xavier_normal_}
+    for layer in model.modules() if init != "pytorch" else ():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            draw[init](layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+
+def build(network: Network, *, channels: int, classes: int, size: tuple[int, int], seed: int, stage: str = "train") -> nn.Module:
+    """Build a network and draw its weights from `seed`, leaving the global random state as it was.
+
+    Args:
+        network: its family and options, those at "auto" resolved for `stage`; or a user's own (see `factories`).
+        channels, classes: at least 1.
+        size: height and width of the images in pixels.
+        seed: of the weights.
+        stage: "condense" or "train".
+
+    Returns:
+        A `Classifier`, or what the user's factory gives, on the CPU, in float32 and in training mode.
+
+    Raises:
+        SpecError: fewer channels or classes than 1, images too small for the network, or a width that group norm cannot split.
+    """
+    net = network.resolve(stage)
+    if min(channels, classes) < 1:
+        raise SpecError(f"{net} needs at least 1 channel and 1 class, not {channels} and {classes}")
+    if isinstance(net, OwnNetwork):
+        return factories.build(net, channels=channels, classes=classes, size=size, seed=seed)
+    try:
+        with seeded(seed):
+            return _construct(net, (channels, *size), classes)
+    except _TooSmall:
+        least = next(side for side in count(1) if _fits(net, (channels, side, side)))
+        raise SpecError(f"{net} cannot take images of {size[0]}x{size[1]} pixels: use at least {least}x{least}") from None

@@ -1,0 +1,265 @@
+"""The data sets of the paper (Sec. 3, "Datasets") and the user's own, each as whole uint8 tensors on one device.
+
+`load` finds the images (see `sources`), refuses what cannot be used, puts the images in a canonical order (label, then
+bytes), so that a seed and an index mean the same wherever the data came from, and returns a `Dataset`, which normalises
+pixels on use and draws batches of one class from a seeded generator.
+"""
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64, UInt8
+from torch import Tensor
+
+from ..errors import DataError
+from ..spec import derive
+from . import sources
+from .folders import read_folder
+from .formats import ARRAYS, Raw, check, is_npz, read_npz
+from .pixels import ONBLACK, VIEWS, canonical, convert, measure
+from .sources import KNOWN, Known, available
+
+__all__ = ["KNOWN", "Dataset", "available", "generator", "hold_out", "load"]
+
+
+def generator(seed: int, *purpose: object) -> torch.Generator:
+    """Return a CPU generator for one purpose (such as "real", k, t): of each purpose the same one, whatever else is drawn.
+
+    Two purposes draw independently unless their seeds agree in the lowest 32 of 63 bits, which are all that torch's CPU generator
+    uses; then they draw the same numbers. For two given purposes that has a probability of 2⁻³², and among the 100,000 batches
+    of real images of a run at 10 images/class one such pair is to be expected. Other seeds would change every recorded draw.
+    """
+    return torch.Generator().manual_seed(derive(seed, *purpose))
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A data set with everything needed to draw, normalise and name its images.
+
+    Args:
+        name: what the data set is called.
+        x_train, x_test: uint8 images (N, C, H, W).
+        y_train, y_test: int64 labels (N,).
+        mean, std: of pixels in [0, 1], per channel.
+        class_names: one for each label.
+        note: what a table must say beside the name, such as "a stand-in"; else empty.
+        source: the name or the full path that it was loaded by, which tells MNIST from a folder called mnist; empty for data
+            made in Python.
+    """
+
+    name: str
+    x_train: UInt8[Tensor, "n c h w"]
+    y_train: Int64[Tensor, " n"]
+    x_test: UInt8[Tensor, "m c h w"]
+    y_test: Int64[Tensor, " m"]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    class_names: tuple[str, ...]
+    note: str = ""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        """Give the images plain strides: where a transpose has left others, torch takes one channel for channels last."""
+        for name in ("x_train", "x_test"):
+            x = getattr(self, name)
+            if x.stride() != torch.empty(x.shape, device="meta").stride():
+                object.__setattr__(self, name, x.flatten().view(x.shape))
+
+    @property
+    def channels(self) -> int:
+        """C, the number of channels."""
+        return self.x_train.shape[1]
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return len(self.class_names)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(H, W) in pixels."""
+        return self.x_train.shape[2], self.x_train.shape[3]
+
+    @cached_property
+    def hash(self) -> str:
+        """16 hexadecimal digits of a SHA-256 over the four arrays and their shapes."""
+        digest = hashlib.sha256()
+        for array in (self.x_train, self.y_train, self.x_test, self.y_test):
+            digest.update(repr(tuple(array.shape)).encode())
+            digest.update(array.cpu().contiguous().numpy())
+        return digest.hexdigest()[:16]
+
+    @cached_property
+    def _members(self) -> list[Int64[Tensor, " k"]]:
+        return [torch.nonzero(self.y_train == c).flatten() for c in range(self.classes)]
+
+    def normalise(self, pixels: UInt8[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
+        """Scale pixels to [0, 1], subtract the channel's mean and divide by its standard deviation."""
+        largest, mean, std = self._moments(pixels.device)
+        return pixels.float().div_(largest).sub_(mean).div_(std)
+
+    def _moments(self, device: torch.device) -> tuple[Tensor, ...]:
+        """255, mean and std on a device, once, for captured steps; as tensors, for by a number a GPU divides less exactly."""
+        kept, values = self.__dict__.setdefault("_kept_moments", {}), ((255.0,), self.mean, self.std)
+        if device not in kept:
+            kept[device] = tuple(torch.tensor(v, dtype=torch.float32, device=device).view(-1, 1, 1) for v in values)
+        return kept[device]
+
+    @property
+    def shape(self) -> dict[str, int | tuple[int, int]]:
+        """What `networks.build` must know of the images."""
+        return dict(channels=self.channels, classes=self.classes, size=self.size)
+
+    def to(self, device: torch.device | str) -> "Dataset":
+        """Return the data set with its tensors on `device`."""
+        moved = {name: getattr(self, name).to(device) for name in ARRAYS}
+        copy = dataclasses.replace(self, **moved)
+        if "hash" in self.__dict__:
+            copy.__dict__["hash"] = self.hash
+        return copy
+
+    def class_indices(self, c: int) -> Int64[Tensor, " k"]:
+        """Return the indices of the training images of class `c`.
+
+        Raises:
+            DataError: there is no such class.
+        """
+        if not 0 <= c < self.classes:
+            raise DataError(f"{self.name} has no class {c}: its classes are 0 to {self.classes - 1}")
+        return self._members[c]
+
+    def require(self, ipc: int, advice: str) -> None:
+        """Refuse more images of a class than there are.
+
+        Raises:
+            DataError: a class has fewer than `ipc` training images; ends with the advice.
+        """
+        for c, name in enumerate(self.class_names):
+            if (n := len(self.class_indices(c))) < ipc:
+                raise DataError(f"class {name!r} of {self.name} has {n} images, fewer than the {ipc} asked for: {advice}")
+
+    def draw(self, c: int, count: int, generator: torch.Generator) -> Int64[Tensor, " k"]:
+        """Draw `count` training images of class `c` without replacement; a smaller class is taken whole.
+
+        Args:
+            c: the class.
+            count: how many, at least 1.
+            generator: a CPU generator, so that every device sees the same images.
+
+        Returns:
+            Indices into `x_train`, on its device.
+
+        Raises:
+            DataError: there is no such class, or `count` is below 1.
+        """
+        if count < 1:
+            raise DataError(f"cannot draw {count} images of class {c}: draw at least 1")
+        members = self.class_indices(c)
+        if len(members) <= count:
+            return members
+        return members[torch.randperm(len(members), generator=generator)[:count].to(members.device)]
+
+
+def load(
+    name: str | os.PathLike,
+    *,
+    root: str | os.PathLike | None = None,
+    image_size: int = 0,
+    channels: int = 0,
+    download: bool = True,
+) -> Dataset:
+    """Load a data set by name, or the user's own by its path.
+
+    Args:
+        name: a name in `KNOWN`, the stem of an .npz in the data root, or the path of an .npz or of an image folder; with
+            "+inverted" or "+turned" behind it, its images are another domain with the same labels. A folder's transparent
+            images are laid on white; with "+onblack" behind its path, on black.
+        root: the data root; by default $DCLIB_DATA, else dclib in the user's cache folder.
+        image_size: resize to this square size in pixels (bilinear with antialiasing); 0 leaves it (digits: 28).
+        channels: 1 makes the images grey, 3 makes them RGB, 0 leaves them.
+        download: whether to download what is not there.
+
+    Returns:
+        The data set on the CPU.
+
+    Raises:
+        DataError: nothing found, or the data cannot be used.
+    """
+    _check_request(image_size, channels)
+    source = sources.spelled(name, root)
+    base, view = sources.parted(source)
+    if view in VIEWS:
+        seen = load(base, root=root, image_size=image_size, channels=channels, download=download)
+        return dataclasses.replace(_view(seen, f"{seen.name}+{view}", VIEWS[view]), source=source)
+    path, known = Path(base), None
+    if view == ONBLACK:
+        if not path.is_dir():
+            raise DataError(f"+{view} is for a folder of images, and {base} is none: leave out +{view}")
+        title, raw = f"{path.name}+{view}", read_folder(path, image_size, channels, "black")
+    elif not path.is_absolute():
+        title, raw, known = source, sources.find(source, sources.data_root(root), download), KNOWN.get(source)
+    elif is_npz(path):
+        title, raw = path.stem, read_npz(path)
+    else:
+        title, raw = path.name, read_folder(path, image_size, channels)
+    found = assemble(title, raw, image_size or (28 if title == "digits" and known else 0), channels, known)
+    return dataclasses.replace(found, source=source)
+
+
+def _check_request(image_size: int, channels: int) -> None:
+    if isinstance(image_size, bool) or not isinstance(image_size, int) or image_size < 0:
+        raise DataError(f"cannot resize images to {image_size!r} pixels: give a whole number, 0 to leave them as they are")
+    if channels not in (0, 1, 3):
+        raise DataError(f"cannot turn images into {channels!r} channels: give 1 for grey, 3 for RGB, 0 to leave them")
+
+
+def assemble(name: str, raw: Raw, side: int, channels: int, known: Known | None) -> Dataset:
+    """Check the arrays, convert the images, order them, and add names and normalisation."""
+    raw = check(raw, len(known.classes), known.channels) if known else check(raw)
+    x_train, y_train = canonical(convert(raw.x_train, side, channels, raw.where), raw.y_train)
+    x_test, y_test = canonical(convert(raw.x_test, side, channels, raw.where), raw.y_test)
+    mean, std = _constants(known, x_train.shape[1]) or measure(x_train, raw.where)
+    names = known.classes if known else raw.classes or tuple(map(str, range(int(y_train[-1]) + 1)))
+    tensors = map(torch.from_numpy, (x_train, y_train, x_test, y_test))
+    return Dataset(name, *tensors, mean, std, names, known.note if known else "")
+
+
+def _view(seen: Dataset, name: str, change: Callable[[np.ndarray], np.ndarray]) -> Dataset:
+    """A data set with every image changed, in canonical order again and with a mean and std of its own."""
+    pairs = (seen.x_train, seen.y_train), (seen.x_test, seen.y_test)
+    (x_train, y_train), (x_test, y_test) = (canonical(change(x.numpy()), y.numpy()) for x, y in pairs)
+    tensors = map(torch.from_numpy, (x_train, y_train, x_test, y_test))
+    return Dataset(name, *tensors, *measure(x_train, name), seen.class_names, seen.note)
+
+
+def hold_out(dataset: Dataset, count: int) -> tuple[Dataset, Dataset]:
+    """Draw `count` training images, always the same, and keep them to validate on.
+
+    Returns:
+        The data set without them, and it with them in place of its test images.
+
+    Raises:
+        DataError: no training image would be left.
+    """
+    n = len(dataset.y_train)
+    if count >= n:
+        raise DataError(f"cannot hold {count} images out of {dataset.name}, which has {n} to train on: hold out fewer")
+    order = torch.randperm(n, generator=generator(0, "held out")).to(dataset.y_train.device)
+    out, kept = order[:count].sort().values, order[count:].sort().values
+    rest = dataclasses.replace(dataset, x_train=dataset.x_train[kept], y_train=dataset.y_train[kept])
+    return rest, dataclasses.replace(rest, x_test=dataset.x_train[out], y_test=dataset.y_train[out])
+
+
+def _constants(known: Known | None, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Return the usual mean and std of a known data set, where it has them for this number of channels."""
+    if not known or not known.mean or channels not in (known.channels, 3):
+        return None
+    times = channels // known.channels  # grey made RGB has the same constant three times
+    return known.mean * times, known.std * times

@@ -1,0 +1,123 @@
+"""Dataset Distillation in the tables: which network learns the images, how a preset spells it out, and which cells there are.
+
+A table's cell names it in place of the network that condenses, in one of two ways: `distill`, whose networks are trained by the
+ordered steps at the learned rates, as the method is meant, and `distill-plain`, where its images serve as any other small set.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from statistics import fmean, pstdev
+from typing import Any
+
+from ..spec import Condensation, MakeSet, Network, Training
+from ..spec.architectures import FAMILIES
+from ..spec.baselines import CIFAR10, Distillation
+
+DD = {"distill": "rates", "distill-plain": "plain"}  # and the way in which networks are then trained
+COLOURED = ("cifar10", "cifar100", "svhn", "svhn10k")
+LEARNERS = ("LeNet", "AlexCifarNet")
+CONDENSED = "condensed"  # the column of Tables 3 and T10 in which each data set has its own network
+# epochs over the real images, after how many of them lr is halved, and the real batch, by learner
+CPU = {"LeNet": (20, 8, 256), "AlexCifarNet": (5, 2, 256)}
+SMOKE = dict(epochs=8, decay_epochs=8, batch=125, passes=1, lr=0.05)
+
+
+def learner(dataset: str) -> str:
+    """The network that images of a data set are learned with, by either method: AlexCifarNet in colour, else LeNet."""
+    return LEARNERS[dataset in COLOURED]
+
+
+def of_paper(dataset: str, ipc: int) -> Distillation:
+    """The hyper-parameters of Wang et al.; at one image per class (which is ours, not theirs) all steps share it."""
+    return dataclasses.replace(CIFAR10 if dataset in COLOURED else Distillation(), ipc=ipc)
+
+
+def of_cpu(dataset: str, ipc: int) -> Distillation:
+    """The same, truncated: a fraction of the 400 epochs over the real images."""
+    epochs, halving, batch = CPU[learner(dataset)]
+    return dataclasses.replace(of_paper(dataset, ipc), epochs=epochs, decay_epochs=halving, batch=batch)
+
+
+def of_smoke(dataset: str, ipc: int) -> Distillation:
+    """A few iterations of ten steps each: enough to see that everything works."""
+    return dataclasses.replace(of_paper(dataset, ipc), **SMOKE)
+
+
+def make_set(dataset: str, ipc: int, seed: int, hyper: Distillation) -> MakeSet:
+    """The run that distils one set."""
+    return MakeSet(dataset, "distill", seed, Condensation(ipc=ipc), distillation=hyper)
+
+
+def at_rates(test_network: str, hyper: Distillation) -> Training:
+    """What is trained at the learned rates: a network whose weights are drawn as the learner's were, for which the rates are.
+
+    One whose `init` is given is drawn as it says.
+    """
+    network = hyper.network if test_network == hyper.network.family else Network.parse(test_network)
+    options = {"init": hyper.network["init"], **dict(network.options)}
+    return Training(network=Network.make(network.family, **options)).resolve()
+
+
+def belongs(place: dict[str, Any]) -> bool:
+    """Whether a cell is one of Table 3, where the learner itself is trained, or of Table T10, where other networks are.
+
+    Args:
+        place: the cell's coordinates, by axis.
+    """
+    own, made, trained = learner(place["dataset"]), place["network"], place["test_network"]
+    if made in LEARNERS and made != own:
+        return False
+    itself = made if made.partition(":")[0] in FAMILIES else own
+    if trained == itself and made != "distill-plain":
+        return True
+    return own == "LeNet" and place["ipc"] > 1 and made != "whole" and trained != "AlexCifarNet"
+
+
+def _column(outcome: Any) -> Any:
+    """An outcome of condensed images under the name of the method."""
+    made = outcome.place["network"]
+    name = CONDENSED if made == learner(outcome.place["dataset"]) else made
+    return dataclasses.replace(outcome, place={**outcome.place, "network": name})
+
+
+def table_3(outcomes: Sequence[Any]) -> list[Any]:
+    """The outcomes of Table 3: both methods, and the whole set, with the network that learned."""
+    found = [o for o in outcomes if o.place["network"] != "distill-plain"]
+    return [_column(o) for o in found if o.place["test_network"] in (learner(o.place["dataset"]), o.place["network"])]
+
+
+def table_10(outcomes: Sequence[Any]) -> list[Any]:
+    """The outcomes of Table T10: ten images per class (at smoke two), learned with LeNet, and networks trained on them."""
+    found = [o for o in outcomes if o.place["network"] != "whole" and learner(o.place["dataset"]) == "LeNet"]
+    return [_column(o) for o in found if o.place["ipc"] > 1]
+
+
+def spread_sentence(outcomes: Sequence[Any]) -> str:
+    """How much both methods' numbers vary from set to set; empty where no cell has several sets."""
+    said = []
+    for o in (o for o in table_3(outcomes) if o.place["network"] in ("distill", CONDENSED) and o.shown and len(o.sets) > 1):
+        means = list(map(fmean, o.sets))
+        name = "Dataset Distillation's" if o.place["network"] == "distill" else "condensation's"
+        where = f"{len(means)} sets at {o.place['ipc']} per class of {o.place['dataset']}"
+        said.append(f"{name} {where} from {min(means):.1f} to {max(means):.1f} % (deviation of the means {pstdev(means):.1f})")
+    return f"From set to set: {'; '.join(said)}." if said else ""
+
+
+def skipped_sentence(outcomes: Sequence[Any]) -> str:
+    """How many iterations of recorded sets were skipped, because a network left the finite numbers; empty if none were."""
+    counts = {}
+    for o in (o for o in outcomes if o.place["network"] in DD):
+        for r in (r for r in o.records if r["kind"] == "MakeSet" and r.get("skipped")):
+            counts[r["key"]] = f"{r['skipped']} of {o.place['dataset']} at {o.place['ipc']} per class, seed {r['run']['seed']}"
+    return f"Iterations skipped, because a network left the finite numbers: {'; '.join(counts.values())}." if counts else ""
+
+
+def truncated_sentence(outcomes: Sequence[Any]) -> str:
+    """Which recorded sets of Dataset Distillation were learned in fewer epochs than the original's; empty if none were."""
+    cut = {}
+    for o in (o for o in outcomes if o.place["network"] in DD):
+        dataset, ipc, full = o.place["dataset"], o.place["ipc"], of_paper(o.place["dataset"], o.place["ipc"]).epochs
+        epochs = {r["run"]["distillation"]["epochs"] for r in o.records if r["kind"] == "MakeSet"}
+        if epochs and min(epochs) < full:
+            cut[dataset, ipc] = f"{dataset} at {ipc} per class after {min(epochs)} of {full} epochs"
+    return f"Truncated, so that the original may reach more: Dataset Distillation of {'; '.join(cut.values())}." if cut else ""

@@ -1,1 +1,0 @@
-"""What `spec` is written with: the networks by name, checks, spelling, variants, the rivals' hyper-parameters; no torch."""

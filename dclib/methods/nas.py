@@ -1,0 +1,178 @@
+"""Architecture search (the paper's Sec. 3.2 and appendix A, Table 4, Fig. F1): many ConvNets, each trained for a moment and ranked.
+
+A candidate is trained on a small set that stands for the whole, or for as many steps on the whole (early stopping), and validated
+on training images held out of everything; how far its rank is that of a training on the whole set, `ranking` tells. The trainings
+of one architecture are one network each on a CPU; on a GPU they go side by side, their parameters stacked (`stacked`). A network
+that left the finite numbers is no error here: it ranks low.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from ..core import engine as engines
+from ..core.stacked import STOPPED, TOGETHER, Descent, Stack
+from ..core.train import accuracy, draw
+from ..data.dataset import Dataset, generator
+from ..errors import DataError, Interrupted
+from ..spec import Network
+from ..spec.applications import ShortTraining
+
+
+def pool(dataset: Dataset, count: int = 0) -> tuple[Float[Tensor, "n c h w"], Int[Tensor, " n"]]:
+    """Return `count` training images, drawn at random but always the same, normalised, and their labels; 0: all of them.
+
+    Raises:
+        DataError: there are not so many.
+    """
+    n = len(dataset.y_train)
+    if count > n:
+        raise DataError(f"{dataset.name} has {n} images to train on, fewer than the {count} asked for: lower images")
+    some = torch.arange(n) if not count else torch.randperm(n, generator=generator(0, "pool"))[:count].sort().values
+    some = some.to(dataset.y_train.device)
+    return dataset.normalise(dataset.x_train[some]), dataset.y_train[some]
+
+
+def batches(count: int, hyper: ShortTraining, seed: int) -> Iterator[Int[Tensor, " b"]]:
+    """The batch of each step, as indices below `count`: epoch after epoch in random order, what is left of one left out."""
+    shuffle, parts = generator(seed, "shuffle"), []
+    for _ in range(hyper.steps):
+        if not parts:
+            order = torch.randperm(count, generator=shuffle) if count > hyper.batch else torch.arange(count)
+            parts = list(order.split(hyper.batch))[: max(1, count // hyper.batch)]
+        yield parts.pop(0)
+
+
+def train_alone(
+    network: nn.Module,
+    images: Float[Tensor, "n c h w"],
+    labels: Int[Tensor, " n"],
+    hyper: ShortTraining,
+    seed: int,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> None:
+    """Train a network in place.
+
+    Args:
+        network: with fresh weights, on the images' device.
+        images: normalised.
+        labels: their classes.
+        hyper: the hyper-parameters.
+        seed: of the order of the images.
+        should_stop: asked before each step; True raises.
+
+    Raises:
+        Interrupted: `should_stop` said so.
+    """
+    network.train()
+    parameters = list(network.parameters())
+    velocity, lr = [torch.zeros_like(p) for p in parameters], hyper.lr
+    for rate, part in zip(hyper.rates, batches(len(images), hyper, seed), strict=True):
+        if should_stop():
+            raise Interrupted(STOPPED)
+        if rate != lr:  # momentum starts afresh, as in stage T
+            torch._foreach_zero_(velocity)
+            lr = rate
+        loss = F.cross_entropy(network(images[part]), labels[part])
+        gradients = torch.autograd.grad(loss, parameters)
+        engines.descend(parameters, velocity, gradients, rate, hyper.momentum, hyper.weight_decay)
+
+
+def train_together(
+    drawn: Sequence[nn.Module],
+    images: Float[Tensor, "n c h w"],
+    labels: Int[Tensor, " n"],
+    hyper: ShortTraining,
+    seeds: Sequence[int],
+    *,
+    capture: bool = False,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Stack:
+    """Train networks of one architecture side by side, each as `train_alone` does, and return them stacked.
+
+    Args:
+        drawn: with fresh weights, on the images' device.
+        images, labels, hyper, should_stop: as for `train_alone`.
+        seeds: one for each network.
+        capture: whether to replay steps as CUDA graphs.
+    """
+    stack = Stack(drawn)
+    descent = Descent(stack, hyper, capture)
+    orders = [batches(len(images), hyper, seed) for seed in seeds]
+    for rate, *parts in zip(hyper.rates, *orders, strict=True):
+        if should_stop():
+            raise Interrupted(STOPPED)
+        part = torch.stack(parts).to(images.device)
+        descent(rate, images[part], labels[part])
+    return stack
+
+
+def evaluate(
+    network: Network,
+    images: Float[Tensor, "n c h w"],
+    labels: Int[Tensor, " n"],
+    tests: Sequence[Dataset],
+    hyper: ShortTraining,
+    *,
+    seeds: Sequence[int],
+    device: str = "auto",
+    engine: str = "auto",
+    on_network: Callable[[int, tuple[float, ...], float], None] = lambda seed, accuracies, seconds: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> list[tuple[float, ...]]:
+    """Train one network of an architecture for each seed and return the accuracies of each in percent.
+
+    Args:
+        network: the architecture.
+        images: normalised as the data sets tested on.
+        labels: their classes.
+        tests: data sets whose test images are classified, one accuracy for each.
+        hyper: the hyper-parameters.
+        seeds: one for each network.
+        device: "auto", "cpu", "cuda" …
+        engine: as for `train.evaluate`; "captured", or "auto" on a GPU, trains them side by side, any other one by one, uncompiled.
+        on_network: called with each seed, its accuracies and the seconds that training it and the first test took.
+        should_stop: asked before each step.
+
+    Raises:
+        SpecError: the images are too small for the architecture.
+        Interrupted: `should_stop` said so; networks that `on_network` was told of are done.
+    """
+    where, found = engines.resolve_device(device), []
+    images, labels, tests = images.to(where), labels.to(where), [test.to(where) for test in tests]
+    together = TOGETHER if engines.choose(engine, where, 0) == "captured" else 1
+    with engines.arithmetic("float32", where):
+        start = time.perf_counter()
+        for seed, model in _trained(network, images, labels, tests[0], hyper, seeds, together, should_stop):
+            first, seconds = accuracy(model, tests[0]), time.perf_counter() - start
+            found.append((first, *(accuracy(model, test) for test in tests[1:])))
+            on_network(seed, found[-1], seconds)
+            start = time.perf_counter()
+    return found
+
+
+def _trained(
+    network: Network,
+    images: Tensor,
+    labels: Tensor,
+    test: Dataset,
+    hyper: ShortTraining,
+    seeds: Sequence[int],
+    together: int,
+    should_stop: Callable[[], bool],
+) -> Iterator[tuple[int, nn.Module]]:
+    how = images, labels, hyper
+    for some in (seeds[i : i + together] for i in range(0, len(seeds), together)):
+        drawn = [draw(network, test, seed, images) for seed in some]
+        if together == 1:
+            train_alone(drawn[0], *how, some[0], should_stop)
+            yield some[0], drawn[0]
+            continue
+        stack = train_together(drawn, *how, some, capture=images.device.type == "cuda", should_stop=should_stop)
+        for j, seed in enumerate(some):
+            drawn[0].load_state_dict(stack.unstack(j))
+            yield seed, drawn[0]

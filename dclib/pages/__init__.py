@@ -1,1 +1,0 @@
-"""What the notebooks show: tables, sentences, charts and figures of what is recorded; no torch."""

@@ -1,1 +1,0 @@
-"""What lies in `results/` and what it says: lines, sets, outcomes beside the paper's, rankings; no torch."""

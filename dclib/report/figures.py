@@ -1,0 +1,274 @@
+"""Figures: a table as a map of colours beside the paper's, a set's images, and images emerging from noise.
+
+Each function returns a `Picture`, which a notebook shows and `save_grid` writes; no global state of matplotlib is touched, and
+it is imported only when something is drawn. Letters are sized for a screen as narrow as a phone's.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import DataError, one_of
+from ..results.outcomes import DASH, Outcome, labels
+from ..results.sets import CondensedSet, check_drawable
+from ..support.files import PICTURES, write_atomic
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH = 7.2  # inches
+DPI = 150
+NAMED = 100  # classes of which each has room for its name
+HEAT = "viridis"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure that a notebook shows as PNG.
+
+    Args:
+        figure: matplotlib's, to be changed at will.
+        about: what is to be seen, in words.
+    """
+
+    figure: "Figure"
+    about: str
+
+    def render(self, kind: str = "png") -> bytes:
+        """Draw it as a file of that format."""
+        file = BytesIO()
+        self.figure.draw_without_rendering()  # the layout of images needs two rounds
+        self.figure.savefig(file, format=kind, dpi=DPI, facecolor="white")
+        return file.getvalue()
+
+    def _repr_png_(self) -> bytes:
+        return self.render()
+
+    def __repr__(self) -> str:
+        return self.about
+
+
+def new_figure(height: float, width: float = WIDTH) -> "Figure":
+    """An empty figure of so many inches' height and width."""
+    from matplotlib.figure import Figure
+
+    return Figure((width, height), layout="constrained")
+
+
+def heatmap(outcomes: Sequence[Outcome], rows: str = "network", columns: str = "test_network") -> Picture:
+    """Draw outcomes as a map of colours with whole percents, and the paper's beside it on the same scale, where it has any.
+
+    Args:
+        outcomes: from `outcomes.look_up`; of several at one place the last is drawn.
+        rows: the axis that goes down.
+        columns: the axis that goes across.
+    """
+    down, across = (list(dict.fromkeys(o.place[axis] for o in outcomes)) for axis in (rows, columns))
+    maps = {"ours": np.full((len(down), len(across)), np.nan), "paper": np.full((len(down), len(across)), np.nan)}
+    for o in outcomes:
+        at = down.index(o.place[rows]), across.index(o.place[columns])
+        maps["ours"][at] = o.mean if o.shown else np.nan
+        maps["paper"][at] = o.paper[0] if o.paper else np.nan
+    if np.isnan(maps["paper"]).all():
+        del maps["paper"]
+    known = np.concatenate([m[np.isfinite(m)] for m in maps.values()])
+    low, high = (known.min(), known.max()) if known.size else (0.0, 1.0)
+    side = (WIDTH - 1.6) / (len(maps) * len(across))
+    figure = new_figure(min(1.0, side) * len(down) + 1.7)
+    panels = figure.subplots(1, len(maps), sharey=True, squeeze=False)[0]
+    for panel, (name, values) in zip(panels, maps.items(), strict=True):
+        _draw_map(panel, values, low, high)
+        panel.set_title(name, fontsize=16)
+        names = labels(outcomes, columns).values()
+        panel.set_xticks(range(len(across)), names, rotation=60, ha="right", rotation_mode="anchor", fontsize=13)
+        panel.set_yticks(range(len(down)), labels(outcomes, rows).values(), fontsize=13)
+    return Picture(figure, f"accuracies in percent: {', '.join(maps)}")
+
+
+def _draw_map(panel: "Axes", values: np.ndarray, low: float, high: float) -> None:
+    """One map; a cell without a number is hatched."""
+    from matplotlib.patches import Rectangle
+
+    panel.imshow(values, vmin=low, vmax=high, cmap=HEAT, aspect="auto")
+    for (y, x), value in np.ndenumerate(values):
+        text, dark = f"{value:.0f}", value < (low + high) / 2
+        if np.isnan(value):
+            text, dark = DASH, False
+            panel.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor="white", edgecolor="0.8", hatch="//", linewidth=0))
+        panel.text(x, y, text, ha="center", va="center", fontsize=15, color="white" if dark else "black")
+    panel.tick_params(length=0)
+
+
+def image_grid(made: CondensedSet) -> Picture:
+    """Draw a set in data colours: at one image per class each under its class's name, else a row for each class.
+
+    More than a hundred classes are drawn without names.
+    """
+    width, height = _grid_size(made)
+    figure = new_figure(height, width)
+    _draw_grid(figure, made)
+    counted = f"{made.ipc} image{'' if made.ipc == 1 else 's'} for each of {len(made.class_names)} classes"
+    return Picture(figure, f"{made.dataset}: {counted}")
+
+
+def image_grids(sets: Mapping[str, CondensedSet]) -> Picture:
+    """Draw several sets as `image_grid` does, two beside one another, or below one another at one image per class.
+
+    Args:
+        sets: by the name that stands above; none gives a figure that says so.
+    """
+    if not sets:
+        figure = new_figure(1.0)
+        figure.text(0.5, 0.5, "none is recorded yet", ha="center", va="center", fontsize=14)
+        return Picture(figure, "no images")
+    across = 2 if len(sets) > 1 and all(made.ipc > 1 for made in sets.values()) else 1
+    lines = [list(sets.items())[i : i + across] for i in range(0, len(sets), across)]
+    tall = [max(_grid_size(made, WIDTH / across)[1] for _, made in line) + 0.5 for line in lines]
+    figure = new_figure(sum(tall))
+    places = figure.subfigures(len(lines), across, height_ratios=tall, squeeze=False)
+    for line, row in zip(lines, places, strict=True):
+        for place, (name, made) in zip(row, line, strict=False):
+            _draw_grid(place, made, 14 if across == 1 else 10)
+            place.suptitle(name if across == 1 else fill(name, 38), fontsize=14 if across == 1 else 13)
+    return Picture(figure, f"images of {', '.join(sets)}")
+
+
+def _grid_shape(made: CondensedSet) -> tuple[int, int]:
+    """Lines, and classes on each: five or ten where each has one image, one where it has more; of very many, about a square."""
+    classes = len(made.class_names)
+    if classes > NAMED:
+        across = math.ceil((classes / made.ipc) ** 0.5)
+    else:
+        across = 1 if made.ipc > 1 else min(classes, 5 if classes <= 10 else 10)
+    return -(-classes // across), across
+
+
+def _grid(made: CondensedSet) -> tuple[np.ndarray, int]:
+    """All images in one array, a white line between them, and the height of the room above each for its class's name."""
+    (lines, across), strips = _grid_shape(made), [_strip(pixels) for pixels in _by_class(made)]
+    height, width = strips[0].shape[:2]
+    above = round(0.25 * height) if across > 1 and len(strips) <= NAMED else 0
+    whole = np.full((lines * (height + above + 1) - 1, across * (width + 1) - 1, *strips[0].shape[2:]), 255, np.uint8)
+    for i, strip in enumerate(strips):
+        top, left = i // across * (height + above + 1) + above, i % across * (width + 1)
+        whole[top : top + height, left : left + width] = strip
+    return whole, above
+
+
+def _grid_size(made: CondensedSet, width: float = WIDTH) -> tuple[float, float]:
+    """Width and height of a grid in inches, wider where its images would have less than a pixel for each of theirs."""
+    high, wide = _grid(made)[0].shape[:2]
+    width = max(width, wide / DPI)
+    beside = 0.85 if _grid_shape(made)[1] == 1 else 1.0  # the rest of the width is for names
+    return width, max(1.0, beside * width * high / wide)
+
+
+def _draw_grid(place: Any, made: CondensedSet, size: int = 14) -> None:
+    """Draw a set into a figure or a part of one, its classes' names in letters of that size where there is room for them."""
+    (whole, above), (lines, across) = _grid(made), _grid_shape(made)
+    panel, each = place.subplots(), (whole.shape[0] + 1) / lines
+    _show(panel, whole)
+    panel.set(xticks=[], yticks=[])
+    panel.spines[:].set_visible(False)
+    names = made.class_names if len(made.class_names) <= NAMED else ()
+    if across == 1:
+        panel.set_yticks([(i + 0.5) * each - 0.5 for i in range(len(names))], names, fontsize=size)
+        panel.tick_params(length=0)
+        return
+    for i, name in enumerate(names):
+        x, y = (i % across + 0.5) * (whole.shape[1] + 1) / across, i // across * each + above - 1
+        panel.text(x, y, name, ha="center", va="bottom", fontsize=size if across <= 5 else 9)
+
+
+def save_grid(made: CondensedSet, path: Path | str) -> None:
+    """Write the picture of `image_grid`; the name's ending chooses the format.
+
+    Raises:
+        SpecError: no such format.
+        FileError: the place cannot be written.
+    """
+    kind = one_of("picture format", Path(path).suffix.removeprefix(".").lower(), PICTURES)
+    write_atomic(path, image_grid(made).render(str(kind)))
+
+
+def image_rows(sets: Mapping[str, CondensedSet]) -> Picture:
+    """Draw one image for each of the first ten classes of several sets, a row for each set.
+
+    Args:
+        sets: by the name that stands beside the row.
+    """
+    strips = _strips(sets)
+    figure = new_figure(sum(_heights(strips)) + 0.12 * len(strips))
+    panels = figure.subplots(len(strips), 1, height_ratios=_heights(strips), squeeze=False).ravel()
+    _draw_rows(panels, strips)
+    return Picture(figure, f"images of {', '.join(strips)}")
+
+
+def emergence(snapshots: Mapping[int, CondensedSet], losses: Sequence[float]) -> Picture:
+    """Draw a set after some of the outer steps, one row each, and the matching loss of every step below.
+
+    Args:
+        snapshots: the set after k steps, by k.
+        losses: of each outer step.
+    """
+    strips = _strips({f"k = {k}": made for k, made in snapshots.items()})
+    figure = new_figure(sum(tall := _heights(strips)) + 2.6)
+    *panels, curve = figure.subplots(len(strips) + 1, 1, height_ratios=[*tall, 2.4])
+    _draw_rows(panels, strips)
+    curve.plot(range(1, len(losses) + 1), losses, color="C0", linewidth=2)
+    curve.set_xlabel("outer step k", fontsize=14)
+    curve.set_ylabel("distance", fontsize=14)
+    curve.set_ylim(bottom=0)
+    curve.tick_params(labelsize=13)
+    curve.spines[["top", "right"]].set_visible(False)
+    return Picture(figure, f"images after {', '.join(map(str, snapshots))} steps, and the distance of {len(losses)} steps")
+
+
+def _strips(sets: Mapping[str, CondensedSet]) -> dict[str, np.ndarray]:
+    """The first image of each of the first ten classes, side by side."""
+    return {name: _strip(np.stack([pixels[0] for pixels in _by_class(made)[:10]])) for name, made in sets.items()}
+
+
+def _heights(strips: Mapping[str, np.ndarray]) -> list[float]:
+    """How high each row is, in inches."""
+    return [strip.shape[0] / strip.shape[1] * (WIDTH - 1) for strip in strips.values()]
+
+
+def _draw_rows(panels: "Sequence[Axes]", strips: Mapping[str, np.ndarray]) -> None:
+    for panel, (name, strip) in zip(panels, strips.items(), strict=True):
+        _show(panel, strip)
+        _name(panel, name)
+
+
+def _by_class(made: CondensedSet) -> list[np.ndarray]:
+    """The pixels of each class."""
+    check_drawable(made.images.shape[1])
+    if bare := set(range(len(made.class_names))) - set(made.labels.tolist()):
+        raise DataError(f"the set has no image of class {made.class_names[min(bare)]}: it cannot be drawn")
+    pixels = made.pixels()
+    return [pixels[made.labels == c] for c in range(len(made.class_names))]
+
+
+def _strip(pixels: np.ndarray) -> np.ndarray:
+    """Images side by side, with a white line between them."""
+    wide: list[Any] = [(0, 0), (0, 0), (0, 1), *[(0, 0)] * (pixels.ndim - 3)]
+    return np.concatenate(list(np.pad(pixels, wide, constant_values=255)), axis=1)[:, :-1]
+
+
+def _show(panel: "Axes", image: np.ndarray) -> None:
+    panel.imshow(image, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+
+
+def _name(panel: "Axes", name: str, size: int = 14) -> None:
+    """Write a row's name to the left of it, as a label for which the layout makes room."""
+    panel.axis("on")
+    panel.set(xticks=[], yticks=[])
+    panel.spines[:].set_visible(False)
+    panel.set_ylabel(name.replace(", ", ",\n"), rotation=0, ha="right", va="center", fontsize=size)

@@ -1,0 +1,94 @@
+"""A condensed set in the forms that other programs read: an .npz of arrays, or a folder of PNG files.
+
+Both hold the images in data colours: what lies outside of them is clamped, and what lies between two of 256 steps is rounded.
+The .npz has the exact values, too. Neither takes dclib to read; dclib itself reads either as a data set once test images are
+with it.
+"""
+
+import csv
+from io import BytesIO, StringIO
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import DataError, FileError
+from ..support.files import write_atomic
+from .sets import CondensedSet
+
+FORMS = ("npz", "png")
+
+
+class Tested(NamedTuple):
+    """Test images, uint8 (n, height, width) or (n, height, width, 3), and their classes."""
+
+    x: np.ndarray
+    y: np.ndarray
+
+
+def clamped(made: CondensedSet) -> float:
+    """The share of the set's values that lie outside of the data's colours, in percent."""
+    unit = made.unit()
+    return 100.0 * float(((unit < 0) | (unit > 1)).mean())
+
+
+def to_npz(made: CondensedSet, path: Path | str, tested: Tested | None = None) -> None:
+    """Write one .npz, atomically.
+
+    It holds `x_train` (uint8, data colours) and `y_train`, with `x_test` and `y_test` if they are given; and, exactly as
+    learned, `images` (float32, (n, channels, height, width), normalised), `mean` and `std`: images · std + mean lies in [0, 1]
+    where nothing is clamped. `class_names` are text. A set of Dataset Distillation has `order` and `rates` as well.
+
+    Raises:
+        FileError: the place cannot be written.
+    """
+    arrays = {"x_train": made.pixels(), "y_train": made.labels}
+    if tested is not None:
+        arrays |= {"x_test": tested.x, "y_test": tested.y}
+    arrays["images"] = made.images
+    arrays |= {name: np.array(getattr(made, name)) for name in ("mean", "std", "class_names")}
+    arrays |= {name: value for name in ("order", "rates") if (value := getattr(made, name)) is not None}
+    file = BytesIO()
+    np.savez_compressed(file, **arrays)
+    write_atomic(path, file.getvalue())
+
+
+def to_png(made: CondensedSet, folder: Path | str, tested: Tested | None = None) -> None:
+    """Write train/<class>/<number>.png, and test/… if test images are given, and labels.csv: file, label, class.
+
+    A class's folder begins with its number, so that alphabetical order is that of the labels.
+
+    Raises:
+        FileError: the folder exists and is not empty, or cannot be written.
+        DataError: the images have neither one channel nor three.
+    """
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileError(f"{folder} exists and is not empty: choose another name, or remove it")
+    if made.images.shape[1] not in (1, 3):
+        raise DataError(f"the images have {made.images.shape[1]} channels, which PNG cannot hold: export to npz")
+    splits = {"train": Tested(made.pixels(), made.labels)} | ({"test": tested} if tested is not None else {})
+    table = StringIO()
+    rows = csv.writer(table, lineterminator="\n")
+    rows.writerow(("file", "label", "class"))
+    for split, (x, y) in splits.items():
+        for i, (pixels, label) in enumerate(zip(x, y, strict=True)):
+            file = f"{split}/{class_folder(made.class_names, int(label))}/{i:05d}.png"
+            write_atomic(folder / file, png(pixels))
+            rows.writerow((file, int(label), made.class_names[label]))
+    write_atomic(folder / "labels.csv", table.getvalue().encode())
+
+
+def class_folder(names: tuple[str, ...], label: int) -> str:
+    """The folder of a class: its number, in as many digits as the last, and its name, in letters that every system takes."""
+    name = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in names[label])
+    return f"{label:0{len(str(len(names) - 1))}d}-{name}"
+
+
+def png(pixels: np.ndarray) -> bytes:
+    """One image, uint8 (height, width) or (height, width, 3), as the content of a PNG file."""
+    from PIL import Image
+
+    file = BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()

@@ -1,0 +1,221 @@
+"""What another results folder holds, brought into this one: `dclib merge`, after a run on a borrowed machine.
+
+Records are appended, never changed. Where both folders have the same network the older record counts, as for every reader, and
+a different accuracy is told; a set that is here stays. Whatever is merged is whole and written at once, so that a merge that
+was stopped, or is repeated, does what is left. What cannot be merged stays where it is and is told.
+"""
+
+from collections import Counter
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import FileError
+from ..spec.baselines import loss_summary
+from .store import CondensedSet, Store
+from ..support.files import write_atomic
+from .records import checkpoint_about, data_of, in_words, plain
+
+IDENTITY = ("run", "data", "seed", "engine")  # of a checkpoint, without how far it is
+
+
+@dataclass
+class Merged:
+    """What became of it all.
+
+    Args:
+        networks, sets, checkpoints: how many are new here.
+        alike: how many records were here already.
+        differences: a sentence for each thing that is not the same in both folders.
+        refused: a sentence for each thing that is damaged, or must not be mixed with what is here.
+    """
+
+    networks: int = 0
+    sets: int = 0
+    checkpoints: int = 0
+    alike: int = 0
+    differences: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+    def sentence(self) -> str:
+        """The counts in words."""
+        new = [f"{n} {what}{'' if n == 1 else 's'}" for n, what in self._new()]
+        return f"{new[0]}, {new[1]} and {new[2]} are new; {self.alike} {'was' if self.alike == 1 else 'were'} here already"
+
+    def _new(self) -> list[tuple[int, str]]:
+        return [(self.networks, "network"), (self.sets, "set"), (self.checkpoints, "checkpoint")]
+
+
+def merge_into(store: Store, folders: Sequence[Path | str]) -> Merged:
+    """Bring the records of these folders into a store, with their sets, and the checkpoints of what is not finished here.
+
+    Raises:
+        FileError: a folder holds no results, is the store's own or has a line that is no record, and then nothing is merged;
+            or the store cannot be written.
+    """
+    sources, merged = [_source(Path(folder), store) for folder in folders], Merged()
+    store.refresh()
+    for source in sources:
+        _Merge(store, source, merged).all()
+    return merged
+
+
+def _source(folder: Path, store: Store) -> Store:
+    if not folder.is_dir():
+        raise FileError(f"there is no folder {folder} to merge")
+    if folder.resolve() == store.root.resolve():
+        raise FileError(f"{folder} is the results folder itself: name another to merge into it")
+    found = Store(folder)
+    if not found.records and not _states(found):
+        raise FileError(f"{folder} holds no results: name the folder that `dclib run --results` filled, not one of its presets")
+    return found
+
+
+def _states(store: Store) -> list[Path]:
+    """The checkpoints, and the states of trainings on the whole set, done or not."""
+    return [path for folder in ("checkpoints", "whole") for path in sorted(store.root.glob(f"*/{folder}/*.safetensors"))]
+
+
+class _Merge:
+    """One folder into another."""
+
+    def __init__(self, store: Store, source: Store, merged: Merged):
+        self.store, self.source, self.merged = store, source, merged
+
+    def all(self) -> None:
+        records = self._of_our_data([record for records in self.source.records.values() for record in records])
+        recorded = self.store.records.keys() | {record["key"] for record in records}
+        for path in sorted(self.source.root.glob("*/sets/*.safetensors")):
+            self._set_file(path, recorded)
+        for record in records:
+            if record["kind"] == "MakeSet":
+                self._set(record)
+            elif record["kind"] == "TrainGan":
+                self._gan(record)
+            else:
+                self._networks(record)
+        for path in _states(self.source):
+            self._state(path)
+
+    def _of_our_data(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Leave out what was measured on other data that goes by the same name."""
+        ours: dict[tuple, set[str]] = {}
+        for record in (record for records in self.store.records.values() for record in records if "data_hash" in record):
+            ours.setdefault(data_of(record), set()).add(record["data_hash"])
+
+        def foreign(record: dict[str, Any]) -> bool:
+            return "data_hash" in record and record["data_hash"] not in ours.get(data_of(record), {record["data_hash"]})
+
+        counts = Counter(str(data_of(record)[0]) for record in records if foreign(record))
+        for name, count in sorted(counts.items()):
+            self.merged.refused.append(f"{name} in {self.source.root} is other data than here: its records ({count}) are left out")
+        return [record for record in records if not foreign(record)]
+
+    def _set_file(self, path: Path, recorded: Set[str]) -> None:
+        """Bring a set that is recorded, there or here, and has no file here."""
+        key = path.stem
+        if self.store.find_set(key) is not None:
+            return
+        if key not in recorded:
+            if key not in self.source.records:
+                self.merged.differences.append(f"{path} is left out: its run is not recorded")
+            return
+        try:
+            found = CondensedSet.load(path)
+        except FileError:
+            self.merged.refused.append(f"{path} is a damaged set and is left out: fetch it again, or make it again there")
+            return
+        there, here = ([r.get("set_hash", found.hash) for r in store.records.get(key, [])] for store in (self.source, self.store))
+        if found.key != key or found.hash not in (there or here):
+            self.merged.refused.append(f"{path} is not the set that its record names and is left out")
+        elif not here or found.hash in here:
+            write_atomic(self.store.set_path(path.parent.parent.name, key), path.read_bytes())
+
+    def _set(self, record: dict[str, Any]) -> None:
+        known, path = self.store.records.get(record["key"], []), self.store.find_set(record["key"])
+        here = [other.get("set_hash") for other in known] or [path and CondensedSet.load(path).hash]
+        if record.get("set_hash") not in (*here, None) and here != [None]:
+            where = self.source.root
+            self.merged.differences.append(f"{_words(record)}: the set here has other pixels than that in {where} and stays")
+        elif known:
+            self.merged.alike += 1
+        else:
+            self.store.add(record["preset"], plain(record))
+            self.merged.sets += 1
+
+    def _gan(self, record: dict[str, Any]) -> None:
+        known = self.store.records.get(record["key"], [])
+        if any(other["losses"] != record["losses"] for other in known):
+            where = self.source.root
+            self.merged.differences.append(f"{_words(record)}: the GAN here has other losses than that in {where} and stays")
+        elif known:
+            self.merged.alike += 1
+        else:
+            self.store.add(record["preset"], plain(record))
+            self.merged.networks += 1
+
+    def _networks(self, record: dict[str, Any]) -> None:
+        known = self.store.records.get(record["key"], [])
+        if plain(record) in map(plain, known):
+            self.merged.alike += len(record["accuracies"])
+            return
+        held = {n: other for other in reversed(known) for n in other["accuracies"]}  # the oldest of each
+        new = record["accuracies"].keys() - held.keys()
+        older = [self._is_older(record, held[n], n) for n in record["accuracies"] if n in held]
+        if new or any(older):
+            self.store.add(record["preset"], plain(record))
+            self.store.records[record["key"]].sort(key=_started)
+            self.merged.networks += len(new)
+
+    def _is_older(self, theirs: dict[str, Any], ours: dict[str, Any], network: str) -> bool:
+        """Whether their record of a network must come here because it is the older one and says something else."""
+        here, there = (float(record["accuracies"][network]) for record in (ours, theirs))
+        if here == there:
+            self.merged.alike += 1
+            return False
+        older, where = _started(theirs) < _started(ours), self.source.root
+        counts = f"the older counts, that {f'in {where}' if older else 'here'}"
+        sentence = f"{_words(theirs)}, network {network}: {here:g} % here and {there:g} % in {where}; {counts}"
+        self.merged.differences.append(sentence)
+        return older
+
+    def _state(self, path: Path) -> None:
+        """Bring a checkpoint of what is not finished here, or of a training on the whole set, if it is further than ours."""
+        key, preset = path.stem, path.parent.parent.name
+        if whole := path.parent.name == "whole":  # sets are chosen with it when it is finished, too
+            place = self.store.whole_path(preset, key)
+        elif key in self.store.records or self.store.find_set(key) is not None:
+            return
+        else:
+            place = self.store.checkpoint_path(preset, key)
+        theirs, ours = checkpoint_about(path), checkpoint_about(place)
+        if theirs is None:
+            self.merged.refused.append(f"{path} is a damaged checkpoint and is left out: fetch it again")
+        elif ours is not None and any(theirs.get(name) != ours.get(name) for name in IDENTITY):
+            self.merged.differences.append(f"{path} is left out: the checkpoint here was begun with another engine or other data")
+        elif ours is not None and theirs["k"] <= ours["k"]:
+            return
+        elif whole and not self._fits(key, theirs):
+            self.merged.differences.append(f"{path} is left out: it is not the state of the training that is recorded here")
+        else:
+            write_atomic(place, path.read_bytes())
+            self.merged.checkpoints += 1
+
+    def _fits(self, key: str, about: dict[str, Any]) -> bool:
+        """Whether a state on the whole set is that of the training recorded here, if one is."""
+        if gan := next((r for r in self.store.records.get(key, []) if r["kind"] == "TrainGan"), None):
+            return loss_summary(about.get("losses", [])) == gan["losses"]
+        recorded = self.store.accuracies(key)
+        return not recorded or [round(a, 4) for a in about.get("epoch_accuracies", [])[-1:]] == [recorded.get(0)]
+
+
+def _started(record: dict[str, Any]) -> str:
+    return str(record.get("started", ""))
+
+
+def _words(record: dict[str, Any]) -> str:
+    try:
+        return in_words(record["run"])
+    except (KeyError, TypeError):
+        return f"run {record['key']}"

@@ -1,0 +1,198 @@
+"""From records to what the two applications found: accuracies after each stage (Fig. 4), and rankings of architectures (Table 4).
+
+As for tables, "best" is the most faithful preset that has records and never `smoke`; but a study's lines are compared with one
+another, so all of them come from one preset.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, pstdev
+from typing import Any
+
+from ..errors import one_of
+from ..experiments import BEST, PRESETS
+from ..spec.applications import ApplicationRun, behind
+from .store import Store
+from ..experiments.studies import CONTINUAL, NAS, SOURCES, Case, Study
+from .claims import Interval
+from .ranking import Correlation, advantage, agreement, best
+
+TOP = 10  # architectures that the paper's ρ looks at
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What is recorded of one memory, with or without distillation.
+
+    Args:
+        tasks: names of the data sets, in the order in which they were learnt.
+        memory: what filled the memory.
+        distillation: whether the network was held to its outputs.
+        preset: whose hyper-parameters these are; empty where nothing is recorded.
+        runs: for each run, for each stage, the test accuracy in percent on each task learnt so far.
+        records: of the runs and of the condensed sets behind them.
+        seeds: of each run, in their order; by default they count from 0.
+    """
+
+    tasks: tuple[str, ...]
+    memory: str
+    distillation: bool
+    preset: str = ""
+    runs: tuple[tuple[tuple[float, ...], ...], ...] = ()
+    records: tuple[dict[str, Any], ...] = ()
+    seeds: tuple[int, ...] = ()
+
+    def ends(self, task: int | None = None) -> dict[int, float]:
+        """For each run, by its seed, the mean over all tasks after the last stage, or the accuracy on one."""
+        last = len(self.tasks) - 1
+        values = self.means(last) if task is None else self.on_task(last, task)
+        return dict(zip(self.seeds or range(len(self.runs)), values, strict=True))
+
+    def means(self, stage: int) -> list[float]:
+        """For each run the mean over the tasks learnt up to a stage: what Fig. 4 shows."""
+        return [fmean(run[stage]) for run in self.runs]
+
+    def on_task(self, stage: int, task: int) -> list[float]:
+        """For each run the accuracy on one task after a stage."""
+        return [run[stage][task] for run in self.runs]
+
+    def forgotten(self) -> list[float]:
+        """For each run, by how many points the tasks but the last have fallen since they were learnt, on average."""
+        last = len(self.tasks) - 1
+        return [fmean(run[j][j] - run[last][j] for j in range(last)) for run in self.runs]
+
+
+def spread(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and population standard deviation."""
+    return fmean(values), pstdev(values)
+
+
+def _chosen(study: Study, preset: str, store: Store, narrow: dict[str, Any]) -> tuple[str, list[Case]]:
+    """The preset whose records are shown, and the study's cases at it."""
+    one_of("preset", preset, ("best", *PRESETS))
+    candidates = [p.name for p in BEST] if preset == "best" else [preset]
+    cases = {name: study.plans[name].cases(name, **narrow) for name in candidates}
+    recorded = [name for name in candidates if any(store.accuracies(run.key) for case in cases[name] for run in case.runs())]
+    name = recorded[0] if recorded else candidates[-1]  # with nothing recorded the smallest budget, which is soonest filled
+    return (name if recorded else ""), cases[name]
+
+
+def _records(run: ApplicationRun, store: Store) -> list[dict[str, Any]]:
+    """The records of a run and of what it stands on."""
+    made = behind(run)
+    wholes = [s.whole for s in made if s.whole]
+    return [record for r in (*wholes, *made, run) for record in store.records.get(r.key, [])]
+
+
+def learned(preset: str = "best", store: Store | None = None, **narrow: Any) -> list[Learned]:
+    """Return what is recorded for each memory, without distillation and with it; nothing is computed.
+
+    Args:
+        preset: smoke, cpu or paper; "best" takes the first of `experiments.BEST` that has records.
+        store: where records are; by default those of `results.results_root`.
+        narrow: `datasets` and `memories`, as for `ContinualPlan.cases`.
+
+    Raises:
+        SpecError: an unknown preset or memory, or fewer than two tasks.
+    """
+    store = store or Store(preset=preset)
+    name, cases = _chosen(CONTINUAL, preset, store, narrow)
+    found = []
+    for case in cases:
+        done = [run for run in case.runs() if run.key in store.records]
+        runs = tuple(tuple(map(tuple, store.records[run.key][0]["stages"])) for run in done)
+        records = tuple(record for run in done for record in _records(run, store))
+        about = (case["tasks"], case["memory"], case["distillation"])
+        found.append(Learned(*about, name if runs else "", runs, records, tuple(run.seed for run in done)))
+    return found
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is recorded of a search.
+
+    Args:
+        dataset: on which.
+        networks: the architectures of the space, in text form.
+        preset: whose hyper-parameters these are; empty where nothing is recorded.
+        validation: for each source, the validation accuracies in percent of the architectures recorded, one for each training.
+        test: likewise the test accuracies, of networks trained on the whole set.
+        seconds: for each source what training and validating took, over all its architectures.
+        images: for each source how many training images must be kept.
+        records: all behind it.
+    """
+
+    dataset: str
+    networks: tuple[str, ...]
+    preset: str
+    validation: dict[str, dict[str, tuple[float, ...]]]
+    test: dict[str, tuple[float, ...]]
+    seconds: dict[str, float]
+    images: dict[str, int]
+    records: tuple[dict[str, Any], ...] = ()
+
+    def scores(self, source: str) -> dict[str, float]:
+        """The mean validation accuracy of each architecture recorded for a source."""
+        return {network: fmean(values) for network, values in self.validation[source].items()}
+
+    def without(self, option: str) -> "Search":
+        """The same of the architectures that have not this option, such as "norm=batch"; seconds and images stay those of all."""
+        kept = tuple(n for n in self.networks if option not in re.split("[:,]", n))
+        scores = {source: {n: v for n, v in found.items() if n in kept} for source, found in self.validation.items()}
+        return replace(self, networks=kept, validation=scores, test={n: v for n, v in self.test.items() if n in kept})
+
+    def complete(self, source: str) -> bool:
+        """Whether every architecture is recorded for a source, in equally many trainings: only then is the best of them known."""
+        found = self.validation[source]
+        return len(found) == len(self.networks) and len(set(map(len, found.values()))) == 1
+
+    def winner(self, source: str) -> str | None:
+        """The architecture with the highest validation accuracy; None unless all are recorded."""
+        return best(self.scores(source), 1)[0] if self.complete(source) else None
+
+    def performance(self, source: str) -> tuple[float, ...]:
+        """Test accuracies in percent of the architecture that a source finds best, trained on the whole set; maybe none."""
+        return self.test.get(self.winner(source) or "", ())
+
+    def correlation(self, source: str, count: int = 0) -> Correlation:
+        """ρ between a source and the whole set, over all architectures with both, or the `count` best by the source."""
+        return agreement(self.scores(source), self.scores("whole"), count)
+
+    def advantage(self, rival: str) -> Interval:
+        """By how much ρ of condensed images with the whole set lies above a rival's, over the architectures that all have."""
+        return advantage(self.scores("condense"), self.scores(rival), self.scores("whole"))
+
+
+def searched(preset: str = "best", store: Store | None = None, **narrow: Any) -> Search:
+    """Return what is recorded of the search; nothing is computed.
+
+    Args:
+        preset, store: as for `learned`.
+        narrow: `datasets` and `space`, as for `SearchPlan.cases`.
+
+    Raises:
+        SpecError: an unknown preset, or no architecture is left.
+    """
+    store = store or Store(preset=preset)
+    name, cases = _chosen(NAS, preset, store, narrow)
+    validation: dict[str, dict[str, tuple[float, ...]]] = {source: {} for source in SOURCES}
+    test, seconds, images, records = {}, dict.fromkeys(SOURCES, 0.0), {}, {}
+    for source, run in ((case["source"], run) for case in cases for run in case.runs()):
+        network = str(run.network)
+        images[source] = max(images.get(source, 0), _images(run, store))
+        if not (by_network := store.accuracies(run.key)):
+            continue
+        validation[source][network] = tuple(by_network[j] for j in sorted(by_network))
+        own = store.records[run.key]
+        seconds[source] += sum(record["seconds"] for record in own)
+        if source == "whole":
+            test[network] = tuple({n: x for record in reversed(own) for n, x in record["test"].items()}.values())
+        records |= {id(record): record for record in _records(run, store)}
+    return Search(cases[0]["dataset"], cases[0]["networks"], name, validation, test, seconds, images, tuple(records.values()))
+
+
+def _images(run: Any, store: Store) -> int:
+    """How many training images a candidate's run needs; 0: all there are, and nothing is recorded that says how many."""
+    recorded = next((r["pool"] for r in store.records.get(run.key, []) if "pool" in r), 0)
+    return min(recorded, run.hyper.steps * run.hyper.batch)

@@ -1,0 +1,62 @@
+"""Looks at a set while it is learned: pictures of it, and how well a network trained on it does so far."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from ..core import train
+from ..core.checkpoint import State
+from ..data.dataset import Dataset
+from ..report.figures import save_grid
+from ..results.sets import check_drawable
+from ..spec import MakeSet, Network, Training, derive
+from ..spec.checks import usual_augmentation
+from .sets import as_set
+
+Look = Callable[[State], None]
+
+
+def every(steps: int, look: Look) -> Look:
+    """Look after each `steps`-th outer step."""
+
+    def maybe(state: State) -> None:
+        if state.k % steps == 0:
+            look(state)
+
+    return maybe
+
+
+def snapshots(run: MakeSet, dataset: Dataset, folder: Path) -> Look:
+    """Write a picture of the set, named by the number of outer steps done; a resumed run writes the same ones.
+
+    Raises:
+        FileError: the folder cannot be written.
+        DataError: the images are neither grey nor coloured.
+    """
+    check_drawable(dataset.x_train.shape[1])
+    digits = len(str(run.hyper.outer_steps))
+    return lambda state: save_grid(as_set(state.images, dataset, run), folder / f"{state.k:0{digits}d}.png")
+
+
+def early_accuracy(run: MakeSet, network: Network, dataset: Dataset, tell: Callable[[str], None], **how: str) -> Look:
+    """Train one network on the set as it is, as `dclib train` does with that network, and tell its accuracy on the test images.
+
+    It draws from generators of its own, and so changes nothing of the run.
+
+    Args:
+        run: whose set it is.
+        network: as it was named for condensing, so that it takes the form of stage T here.
+        dataset: the data.
+        tell: called with a sentence.
+        how: `device` and `engine`, as for `train.evaluate`.
+    """
+    labels = torch.arange(dataset.classes).repeat_interleave(run.hyper.ipc)
+    hyper = Training(network=network, augment=usual_augmentation(dataset.source, network)).resolve()
+
+    def look(state: State) -> None:
+        images = state.images.flatten(0, 1).float()
+        (accuracy,) = train.evaluate(images, labels, dataset, hyper, seeds=[derive(0, run.key)], **how)
+        tell(f"after {state.k} of {run.hyper.outer_steps} outer steps: {accuracy:.1f} %")
+
+    return look

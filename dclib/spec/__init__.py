@@ -1,0 +1,13 @@
+"""What a run is: networks by name, hyper-parameters with the paper's symbols, and the keys of runs; no torch."""
+
+from .architectures import FAMILIES, MLP, VGG11, AlexCifarNet, AlexNet, ConvNet, LeNet, Network, OwnNetwork, ResNet18
+from .baselines import TrainGan
+from .checks import AUGMENTATIONS
+from .keys import derive, full, key, spell
+from .runs import DISTANCES, GUIDED, Condensation, MakeSet, Training, TrainNetworks, WholeTraining, loops, outdated
+
+__all__ = [
+    "AUGMENTATIONS", "DISTANCES", "FAMILIES", "GUIDED", "MLP", "VGG11", "AlexCifarNet", "AlexNet", "Condensation", "ConvNet",
+    "LeNet", "MakeSet", "Network", "OwnNetwork", "ResNet18", "TrainGan", "TrainNetworks", "Training", "WholeTraining", "derive",
+    "full", "key", "loops", "outdated", "spell",
+]
