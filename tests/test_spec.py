@@ -308,7 +308,10 @@ def test_keys_of_recorded_runs_never_change(place, expected):
     assert (run.set.key, run.key) == expected
 
 
-@pytest.mark.parametrize(("preset", "expected"), [("smoke", "dc5bf70550f64dd2"), ("cpu", "7ad3bf4cfab237d2"), ("paper", "952e0adede8674ca")])
+DECLARED = {"smoke": "dc5bf70550f64dd2", "cpu": "7ad3bf4cfab237d2", "paper": "952e0adede8674ca"}
+
+
+@pytest.mark.parametrize(("preset", "expected"), DECLARED.items())
 def test_no_declared_key_changes(preset, expected):
     """The keys of all runs behind the paper's items, in one hash; new in place of old only where a declaration itself changes."""
     own = ("recipe", "recipe_test")  # studies of ours, which grow
