@@ -137,7 +137,7 @@ def train_whole(
             engine=engine,
             checkpoint=checkpoint,
             on_step=lambda state: progress.step(whole.note(state)),
-            on_resume=lambda state: progress.skip(state.step),
+            on_resume=lambda state: progress.skip(state.k),
             should_stop=should_stop,
         )
 
