@@ -23,10 +23,9 @@ from ..experiments.work import flop, shape_of
 from ..reproduce import Given, as_list, check, check_names, check_records, in_full
 from ..results import Store
 from ..results.outcomes import DASH
-from ..spec import MakeSet, TrainNetworks, WholeTraining
+from ..spec import MakeSet, TrainNetworks, WholeTraining, shared_trajectories
 from ..spec.applications import ApplicationRun, TrainCandidate, behind
 from ..spec.baselines import TrainGan
-from ..spec.trajectories import course_of, shared
 from .pace import Pace, paces
 from .shared import pipe_table
 
@@ -120,7 +119,7 @@ def spelled_out(cells: Iterable[Any]) -> Runs:
         for run in cell.runs():
             for one in (run, *_below(run)):
                 found[one.key] = one, max(getattr(one, "networks", 1), found.get(one.key, (one, 1))[1])
-    longest = shared(run for run, _ in found.values() if isinstance(run, MakeSet))
+    longest = shared_trajectories(run for run, _ in found.values() if isinstance(run, MakeSet))
     return {key: (run, n) for key, (run, n) in found.items() if not _is_passed(run, longest)}
 
 
@@ -133,7 +132,7 @@ def _below(run: Run | ApplicationRun) -> list[AnyRun]:
 def _is_passed(run: AnyRun, longest: dict[str, int]) -> bool:
     """Whether a longer run passes through this set."""
     learned = longest and isinstance(run, MakeSet) and run.method == "condense"
-    return bool(learned) and run.hyper.outer_steps < longest.get(course_of(run), 0)
+    return bool(learned) and run.hyper.outer_steps < longest.get(run.trajectory, 0)
 
 
 def kind(run: AnyRun) -> tuple[str, str]:
