@@ -28,7 +28,7 @@ from ..spec.applications import ApplicationRun, TrainCandidate, behind
 from ..spec.baselines import TrainGan
 from ..spec.trajectories import course_of, shared
 from .pace import Pace, paces
-from .shared import pipe_table
+from .tables import pipe_table
 
 AnyRun = MakeSet | TrainGan | Run | ApplicationRun
 Runs = Mapping[str, tuple[AnyRun, int]]  # by key, with the number of networks that each trains
