@@ -11,8 +11,8 @@ from ..experiments.studies import MEMORIES, PROXIES
 from ..results.ranking import best
 from ..results.studied import TOP, Learned, Search, spread
 from .application_report import BATCH, MEMORY_NAMES, SOURCE_NAMES, rho_text, task_name
-from .charts import COLOURS, MARKS
 from .figures import Picture, new_figure
+from .plots import COLOURS, MARKS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,7 +12,7 @@ from ..results.outcomes import DASH, title
 from ..results.ranking import Correlation, least_sure
 from ..results.studied import TOP, Learned, Search, spread
 from .sentences import cost_sentence, signed
-from .shared import numbered_table, pipe_table
+from .tables import numbered_table, pipe_table
 
 __all__ = [
     "budget", "continual_table", "cost_sentence", "found_sentence", "gain_sentence", "missing_sentence", "numbered_table",

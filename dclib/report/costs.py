@@ -27,7 +27,7 @@ from ..spec import MakeSet, TrainNetworks, WholeTraining, shared_trajectories
 from ..spec.applications import ApplicationRun, TrainCandidate, behind
 from ..spec.baselines import TrainGan
 from .pace import Pace, paces
-from .shared import pipe_table
+from .tables import pipe_table
 
 AnyRun = MakeSet | TrainGan | Run | ApplicationRun
 Runs = Mapping[str, tuple[AnyRun, int]]  # by key, with the number of networks that each trains

@@ -15,7 +15,7 @@ from ..results.outcomes import DASH, title
 from ..results.records import parsed
 from ..support.provenance import measured_on
 from .figures import Picture, new_figure
-from .shared import pipe_table
+from .tables import pipe_table
 
 NAMES = {"unrolled": "DD, unrolled", "reverse": "DD, step by step in reverse", "condense": "condensation"}
 LOOKS = {"unrolled": ("#D55E00", "s"), "reverse": ("#CC79A7", "^"), "condense": ("#0072B2", "o")}

@@ -6,11 +6,11 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from ..experiments.presets import GUIDED, WHOLE
-from ..results import Store
-from ..results.outcomes import DASH, Outcome, look_up, made_by, title
+from ..results import Store, table
+from ..results.outcomes import DASH, made_by, title
 from ..support.progress import clock
 from .figures import Picture, new_figure
-from .shared import pipe_table
+from .tables import pipe_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,18 +50,17 @@ def paces(preset: str, store: Store, datasets: Sequence[str] | None = None) -> l
     """What is recorded of a ConvNet's training on condensed, on random and on all images, on each data set that has the last.
 
     Args:
-        preset: as for `look_up`.
+        preset: as for `results.table`.
         store: where the records are.
         datasets: some of them.
     """
-    outcomes = look_up(EXPERIMENT, preset, store, dataset=datasets)
-    whole = {o.place["dataset"] for o in outcomes if o.place["network"] == WHOLE and o.sets}
-    shown = [o for o in outcomes if o.sets and o.place["dataset"] in whole and o.place["network"] not in GUIDED]
-    return [_pace(o) for o in shown]
+    cells = [o for o in table(EXPERIMENT, preset, store, dataset=datasets).itertuples() if o.sets]
+    whole = {o.dataset for o in cells if o.network == WHOLE}
+    return [_pace(o) for o in cells if o.dataset in whole and o.network not in GUIDED]
 
 
-def _pace(o: Outcome) -> Pace:
-    dataset, network, ipc = (o.place[axis] for axis in ("dataset", "network", "ipc"))
+def _pace(o: Any) -> Pace:
+    dataset, network, ipc = o.dataset, o.network, o.ipc
     if network == WHOLE:
         (record, *_) = [r for r in o.records if r["kind"] == "WholeTraining"]
         epochs = record["epoch_accuracies"]
@@ -70,7 +69,7 @@ def _pace(o: Outcome) -> Pace:
     trained = [r for r in o.records if r["kind"] == "TrainNetworks"]
     one = sum(r["seconds"] for r in trained) / sum(len(r["accuracies"]) for r in trained)
     before = fmean(r["seconds"] for r in o.records if r["kind"] == "MakeSet")
-    return Pace(dataset, network, ipc, (one,), (o.mean,), before)
+    return Pace(dataset, network, ipc, (one,), (o.ours,), before)
 
 
 def pace_table(found: Sequence[Pace]) -> str:

@@ -17,7 +17,7 @@ from ..results.outcomes import DASH
 from ..results.records import parsed
 from ..support.provenance import measured_on, now, peak_memory_mb, provenance
 from .figures import Picture, new_figure
-from .shared import pipe_table
+from .tables import pipe_table
 
 CONTESTANTS = {"plain": "the literal loop", "tuned": "the same, allocator set", "eager": "dclib, uncompiled"}
 CONTESTANTS |= {"compiled": "dclib, compiled", "captured": "dclib, CUDA graphs"}

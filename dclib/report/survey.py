@@ -9,7 +9,7 @@ from ..experiments import paper
 from ..reproduce import Given, as_list, check, check_names
 from ..results import CondensedSet
 from ..results.outcomes import DASH, title
-from .shared import pipe_table
+from .tables import pipe_table
 
 if TYPE_CHECKING:
     from ..data.dataset import Dataset
