@@ -110,7 +110,7 @@ def test_another_engine_does_not_continue_a_training_but_reads_a_finished_one(ma
     file = tmp_path / "state"
     with pytest.raises(Interrupted):
         train(made, checkpoint=file, should_stop=stop_after(2))
-    with pytest.raises(FileError, match="its engine differ.*go on with --engine eager"):
+    with pytest.raises(FileError, match=r"its engine differ.*go on with --engine eager"):
         train(made, engine="compiled", checkpoint=file)
     done = train(made, checkpoint=file)
     assert same(train(made, engine="compiled", checkpoint=file), done)

@@ -212,8 +212,7 @@ def learn(
         DataError: the tasks do not go together.
         SpecError: sets are missing, not wanted, or not of the memory's shape.
         Diverged: the loss became NaN or infinite.
-        Interrupted: `should_stop` returned True; the same call continues from the checkpoint.
-        FileError: the checkpoint is damaged, belongs to another run or cannot be written.
+        Interrupted, FileError: as `resume.run` raises them.
     """
     where = engines.resolve_device(device)
     passes = len(tasks) * (hyper.iterations + hyper.finetuning) * hyper.batch // 10

@@ -147,8 +147,7 @@ def distill(dataset: Dataset, hyper: Distillation, *, seed: int = 0, device: str
 
     Raises:
         Diverged: the loss or its gradient was NaN or infinite in more than a tenth of the iterations so far.
-        Interrupted: `should_stop` returned True; the same call continues from the checkpoint.
-        FileError: the checkpoint is damaged, belongs to another run or cannot be written.
+        Interrupted, FileError: as `resume.run` raises them.
         DataError: the images are too small to be cropped.
         SpecError: the network cannot take the images.
     """

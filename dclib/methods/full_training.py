@@ -152,8 +152,7 @@ def train(
 
     Raises:
         Diverged: a weight became NaN or infinite.
-        Interrupted: `should_stop` returned True; the same call continues from the checkpoint.
-        FileError: the checkpoint is damaged, belongs to another run or cannot be written.
+        Interrupted, FileError: as `resume.run` raises them.
     """
     where = engines.resolve_device(device)
     chosen = choose(engine, where, run, len(dataset.y_train))

@@ -173,8 +173,7 @@ def train(dataset: Dataset, hyper: GanTraining, *, seed: int = 0, device: str = 
     Raises:
         DataError: a side of the images is not divisible by 4.
         Diverged: a loss became NaN or infinite.
-        Interrupted: `should_stop` returned True; the same call continues from the checkpoint.
-        FileError: the checkpoint is damaged, belongs to another run or cannot be written.
+        Interrupted, FileError: as `resume.run` raises them.
     """
     where = engines.resolve_device(device)
     gan = Gan(dataset.to(where), hyper, seed)

@@ -145,34 +145,20 @@ def evaluate(
     where, found = engines.resolve_device(device), []
     images, labels, tests = images.to(where), labels.to(where), [test.to(where) for test in tests]
     together = TOGETHER if engines.choose(engine, where, 0) == "captured" else 1
+    capture, how = where.type == "cuda", (images, labels, hyper)
     with engines.arithmetic("float32", where):
-        start = time.perf_counter()
-        for seed, model in _trained(network, images, labels, tests[0], hyper, seeds, together, should_stop):
-            first, seconds = accuracy(model, tests[0]), time.perf_counter() - start
-            found.append((first, *(accuracy(model, test) for test in tests[1:])))
-            on_network(seed, found[-1], seconds)
+        for some in (seeds[i : i + together] for i in range(0, len(seeds), together)):
             start = time.perf_counter()
+            models = [draw(network, tests[0], seed, images) for seed in some]
+            if together == 1:
+                train_alone(*models, *how, *some, should_stop)
+            else:
+                stack = train_together(models, *how, some, capture=capture, should_stop=should_stop)
+                for j, model in enumerate(models):
+                    model.load_state_dict(stack.unstack(j))
+            for seed, model in zip(some, models, strict=True):
+                first, seconds = accuracy(model, tests[0]), time.perf_counter() - start
+                found.append((first, *(accuracy(model, test) for test in tests[1:])))
+                on_network(seed, found[-1], seconds)
+                start = time.perf_counter()
     return found
-
-
-def _trained(
-    network: Network,
-    images: Tensor,
-    labels: Tensor,
-    test: Dataset,
-    hyper: ShortTraining,
-    seeds: Sequence[int],
-    together: int,
-    should_stop: Callable[[], bool],
-) -> Iterator[tuple[int, nn.Module]]:
-    how = images, labels, hyper
-    for some in (seeds[i : i + together] for i in range(0, len(seeds), together)):
-        drawn = [draw(network, test, seed, images) for seed in some]
-        if together == 1:
-            train_alone(drawn[0], *how, some[0], should_stop)
-            yield some[0], drawn[0]
-            continue
-        stack = train_together(drawn, *how, some, capture=images.device.type == "cuda", should_stop=should_stop)
-        for j, seed in enumerate(some):
-            drawn[0].load_state_dict(stack.unstack(j))
-            yield seed, drawn[0]
