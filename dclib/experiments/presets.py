@@ -4,9 +4,8 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..spec import GUIDED, Condensation, ConvNet, Network, Training, WholeTraining, loops, variants
+from ..spec import GUIDED, Condensation, ConvNet, Network, Training, WholeTraining, loops, usual_augmentation, variants
 from ..spec.baselines import Distillation, GanTraining
-from ..spec.checks import usual_augmentation
 from . import ablations, dd
 from .cells import AXES, GAN, INSTEAD, ORS, RANDOM, REAL, WHOLE, Cell, Run
 
@@ -15,9 +14,8 @@ __all__ = [
 ]
 
 def paper_condensation(cell: Cell) -> Condensation:
-    """The paper's hyper-parameters (appendix A); with MLP and the paper's distance, η_S is 0.01."""
-    network, layerwise = Network.parse(cell.network), variants.parse(cell.variant).get("distance", "layerwise") == "layerwise"
-    return Condensation(ipc=cell.ipc, network=network, image_lr=0.01 if network.family == "MLP" and layerwise else 0.1).resolve()
+    """The paper's hyper-parameters (appendix A)."""
+    return variants.recipe(ipc=cell.ipc, network=Network.parse(cell.network), **variants.parse(cell.variant))
 
 
 def paper_training(cell: Cell) -> Training:

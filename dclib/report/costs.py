@@ -6,9 +6,8 @@ from typing import Any
 from .. import experiments
 from ..experiments import studies
 from ..experiments.work import flop, shape_of
-from ..spec import MakeSet, TrainNetworks
+from ..spec import MakeSet, TrainNetworks, shared_trajectories
 from ..spec.applications import ApplicationRun, behind
-from ..spec.trajectories import course_of, shared
 
 DECLARED = {**experiments.ALL, **studies.ALL}
 
@@ -42,8 +41,8 @@ def _rows(name: str, preset: str) -> list[dict[str, Any]]:
                 runs[one.key] = one
     place = {"experiment": name, "preset": preset}
     condensed = {key: run for key, run in runs.items() if isinstance(run, MakeSet) and run.method == "condense"}
-    longest = shared(condensed.values())
-    passed = {key for key, run in condensed.items() if longest and run.hyper.outer_steps < longest.get(course_of(run), 0)}
+    longest = shared_trajectories(condensed.values())
+    passed = {key for key, run in condensed.items() if longest and run.hyper.outer_steps < longest.get(run.trajectory, 0)}
     return [place | {"key": key, **_about(run), **found[key]} for key, run in runs.items() if key not in passed]
 
 

@@ -10,8 +10,7 @@ from ..core.checkpoint import State
 from ..data.dataset import Dataset
 from ..report.figures import save_grid
 from ..results.sets import check_drawable
-from ..spec import MakeSet, Network, Training, derive
-from ..spec.checks import usual_augmentation
+from ..spec import MakeSet, Network, Training, derive, usual_augmentation
 from .sets import as_set
 
 Look = Callable[[State], None]
