@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any
 
 import pytest
-
 from cells import cell
 
 from dclib.experiments import RANDOM, paper

@@ -33,7 +33,7 @@ def budget(cells: "pd.DataFrame") -> str:
         return "nothing recorded yet"
     presets = [name for name in reversed(experiments.PRESETS) if (recorded.preset == name).any()]
     networks = [len(found) for cell in recorded.itertuples() for found in cell.accuracies]
-    rests = f"{_span(recorded.sets, 'set')} × {_span(networks, 'network')} for each number"
+    rests = f"{_span(list(recorded.sets), 'set')} × {_span(networks, 'network')} for each number"
     part = (~recorded.complete).sum()
     short = f", of fewer than the preset has for {part} of {len(recorded)}" if part else ""
     return f"preset{'s' if len(presets) > 1 else ''} {' and '.join(presets)}; {rests}{short}"
