@@ -121,10 +121,9 @@ def test_a_set_is_learned_and_tested_from_an_object():
     train, test = FakeData(40, (3, 8, 8), 4), FakeData(20, (3, 8, 8), 4, random_offset=99)
     data = from_torchvision(train, test, name="fake")
     network = dclib.MLP(width=8)
-    run = dclib.MakeSet("fake", hyper=dclib.Condensation(network=network, outer_steps=2, real_batch=4))
-    small = dclib.condense_set(run, dataset=data, device="cpu", engine="eager")
+    small = dclib.condense(data, network=network, outer_steps=2, real_batch=4, device="cpu", engine="eager")
     assert small.dataset == "fake"
-    (accuracy,) = dclib.train_on_set(small, dclib.Training(network=network, epochs=2), dataset=data, device="cpu")
+    (accuracy,) = dclib.train(small, network=network, epochs=2, dataset=data, device="cpu")
     assert 0 <= accuracy <= 100
 
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..spec import GUIDED, Condensation, ConvNet, Network, Training, WholeTraining, loops, usual_augmentation, variants
+from ..spec import GUIDED, Condensation, ConvNet, Network, Training, WholeTraining, loops, variants
 from ..spec.baselines import Distillation, GanTraining
 from . import ablations, dd
 from .cells import AXES, GAN, INSTEAD, ORS, RANDOM, REAL, WHOLE, Cell, Run
@@ -15,13 +15,12 @@ __all__ = [
 
 def paper_condensation(cell: Cell) -> Condensation:
     """The paper's hyper-parameters (appendix A)."""
-    return variants.recipe(ipc=cell.ipc, network=Network.parse(cell.network), **variants.parse(cell.variant))
+    return variants.recipe(ipc=cell.ipc, network=cell.network, **variants.parse(cell.variant))
 
 
 def paper_training(cell: Cell) -> Training:
     """Stage T as in the authors' code."""
-    network = Network.parse(cell.test_network)
-    return Training(network=network, augment=usual_augmentation(cell.dataset, network)).resolve()
+    return variants.stage_t(cell.dataset, network=cell.test_network)
 
 
 WHOLE_AUGMENT = {"mnist": "crop+scale+rotate", "digits": "none", "cifar10": "crop+flip", "cifar100": "crop+flip"}

@@ -18,9 +18,8 @@ from ..results.records import in_words
 from ..spec import TrainNetworks, full, shared_trajectories
 from ..spec.applications import ApplicationRun, LearnTasks, TrainCandidate
 from ..support.files import check_writable
-from ..support.progress import Progress, Uneven
+from ..support.progress import Progress, Uneven, stopping
 from ..support.provenance import launched
-from ..support.stopping import stopping
 from . import spread as spreading
 from .cluster import check_request, connected
 from .jobs import Answer, Board, Doable, Job, answer, needed

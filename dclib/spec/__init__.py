@@ -15,11 +15,10 @@ from .runs import (
     loops,
     outdated,
     shared_trajectories,
-    usual_augmentation,
 )
 
 __all__ = [
     "AUGMENTATIONS", "DISTANCES", "FAMILIES", "GUIDED", "MLP", "VGG11", "AlexCifarNet", "AlexNet",
     "Condensation", "ConvNet", "LeNet", "MakeSet", "Network", "OwnNetwork", "ResNet18", "TrainGan", "TrainNetworks", "Training",
-    "WholeTraining", "derive", "full", "key", "loops", "outdated", "shared_trajectories", "spell", "usual_augmentation",
+    "WholeTraining", "derive", "full", "key", "loops", "outdated", "shared_trajectories", "spell",
 ]

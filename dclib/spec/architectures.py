@@ -80,10 +80,12 @@ class Network:
         return cls(family, tuple((n, given[n]) for n in known if n in given and given[n] != known[n][0]))
 
     @classmethod
-    def parse(cls, text: "str | Network") -> "Network":
-        """Read `ConvNet`, `ConvNet:width=64,norm=batch` or FILE.py:NAME, the form used by the command line and the notebooks."""
+    def parse(cls, text: Any) -> "Network":
+        """Read `ConvNet`, `ConvNet:width=64,norm=batch` or FILE.py:NAME; a class or function is a network of the user's own."""
         if isinstance(text, Network):
             return text
+        if callable(text):
+            return OwnNetwork.of(text)
         if SUFFIX in str(text):
             return OwnNetwork.parse(str(text))
         family, colon, rest = str(text).strip().partition(":")
@@ -136,7 +138,7 @@ class OwnNetwork(Network):
         return cls(name or getattr(factory, "__name__", type(factory).__name__), options, factory)
 
     @classmethod
-    def parse(cls, text: "str | Network") -> "Network":
+    def parse(cls, text: Any) -> "Network":
         """Read FILE.py:NAME, or what `str` made of it; the file is executed when the network is first built.
 
         Raises:

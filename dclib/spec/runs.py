@@ -11,7 +11,7 @@ from dataclasses import MISSING, dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from .architectures import Network
+from .architectures import FAMILIES, Network
 from .baselines import WAYS, Distillation, TrainGan
 from .checks import check, param, require
 from .keys import key
@@ -26,6 +26,7 @@ AUGMENTATIONS = ("crop", "scale", "rotate", "noise", "flip")
 GREY = ("digits", "mnist", "fashionmnist", "usps")  # data sets of one channel
 ONE_MEAN = "rotation fills all channels with one mean"  # before, each with its own
 LOOPS = {1: (1, 1), 10: (10, 50), 20: (20, 25), 30: (30, 20), 40: (40, 15), 50: (50, 10)}  # the authors' table: ipc to T, ς_θ
+NETWORK = f"with its options, as ConvNet:width=64,norm=batch; one of {', '.join(FAMILIES)}"
 SIZE = "images are resized to this square size first; 0: they are not"
 HELD_OUT = "training images, drawn at random, that are kept for validation"
 PRECISION = "of the arithmetic; bfloat16 and, on a GPU, tf32 in first-order passes only"
@@ -46,7 +47,7 @@ class Condensation:
     """The hyper-parameters of Algorithm 1; the defaults are the paper's, those of `bn` and both momenta the authors' code's."""
 
     ipc: int = param(1, "images per class", at_least=1)
-    network: Network = param(Network, "initialised afresh at each outer step, as ConvNet:width=64,norm=batch", "φ")
+    network: Network = param(Network, NETWORK, "φ")
     outer_steps: int = param(1000, "outer steps, each with a fresh network", "K", at_least=1)
     inner_steps: int = param(0, "inner steps in an outer step; 0: the paper's for this many images", "T", at_least=0)
     image_steps: int = param(1, "steps of the images in an inner step", "ς_S", at_least=1)
@@ -93,7 +94,7 @@ class Training:
     After epoch E // 2 + 1 the learning rate falls to a tenth and the momentum starts afresh.
     """
 
-    network: Network = param(Network, "the network that is trained, as ConvNet:width=64,norm=batch")
+    network: Network = param(Network, NETWORK)
     epochs: int = param(0, "E + 1 epochs, 0 … E; 0: 300, or 1000 with augmentation", "E", at_least=0)
     lr: float = param(0.01, "learning rate of the first half", above=0)
     momentum: float = param(0.9, "momentum of SGD", at_least=0, below=1)

@@ -1,7 +1,7 @@
-"""Values in place of the paper's hyper-parameters: the recipe `fast`, and variants as text, "distance=euclidean,init=real".
+"""Which hyper-parameters a run takes: the paper's, the recipe `fast`, and variants as text, "distance=euclidean,init=real".
 
-A recipe says which hyper-parameters of Algorithm 1 a run takes where none are given. `paper` is the paper's (appendix A); `fast`
-comes near to its accuracy in minutes on two cores, by the study in the notebook `recipe`, which used held-out training images.
+The recipe `paper` is appendix A's; `fast` comes near to its accuracy in minutes on two cores. The notebook `recipe` has the study
+that found it, on held-out training images.
 A variant is the fifth axis of an experiment's grid; the empty text, or "default", changes nothing.
 """
 
@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from ..errors import SpecError, one_of
-from .runs import Condensation
+from .architectures import Network
+from .runs import Condensation, Training, usual_augmentation
 
 RECIPES = ("paper", "fast")
 FAST = {1: dict(outer_steps=200, image_lr=0.4, image_lr_end=0.1, real_batch=32)}  # ConvNet, by images per class
@@ -20,13 +21,19 @@ FIXED = ("ipc", "network")  # axes of their own
 KINDS = {f.name: f.type for f in dataclasses.fields(Condensation) if f.name not in FIXED}
 
 
-def recipe(name: str = "paper", **given: Any) -> Condensation:
-    """Return a recipe's hyper-parameters, with those given in place of its own, spelled out.
+def recipe(name: str = "paper", *, network: Any = "ConvNet", **given: Any) -> Condensation:
+    """Return a recipe's hyper-parameters of Algorithm 1, spelled out.
+
+    Args:
+        name: "paper" or "fast".
+        network: as text, as a `Network`, or as a class of the user's own.
+        given: hyper-parameters in place of the recipe's.
 
     Raises:
         SpecError: no such recipe, the study of `fast` has not covered such a run, or a value out of its range.
     """
     one_of("recipe", name, RECIPES)
+    given["network"] = Network.parse(network)
     own, hyper = {}, Condensation(**given)
     if name == "fast":
         network = hyper.network.resolve("condense")
@@ -41,6 +48,20 @@ def recipe(name: str = "paper", **given: Any) -> Condensation:
     elif hyper.network.family == "MLP" and hyper.distance == "layerwise":
         own = {"image_lr": 0.01}
     return Condensation(**own | given).resolve()
+
+
+def stage_t(dataset: str, *, network: Any = "ConvNet", augment: str = "auto", **given: Any) -> Training:
+    """Return the paper's hyper-parameters of stage T, spelled out.
+
+    Args:
+        dataset: a known name, or the full path of the user's own data (`Dataset.source`).
+        network: as for `recipe`.
+        augment: "auto" is `usual_augmentation`.
+        given: hyper-parameters in place of the paper's.
+    """
+    network = Network.parse(network)
+    augment = usual_augmentation(dataset, network) if augment == "auto" else augment
+    return Training(network=network, augment=augment, **given).resolve()
 
 
 @lru_cache(maxsize=256)
