@@ -30,7 +30,7 @@ from dclib.data import dataset as data
 from dclib.data import sources
 from dclib.data.dataset import Dataset, generator, load
 from dclib.data.formats import ARRAYS, IDX
-from dclib.data.pixels import canonical, grey, measure, resize
+from dclib.data.arrays import canonical, grey, measure, resize
 from dclib.errors import DataError
 from dclib.reproduce import check_dataset
 
