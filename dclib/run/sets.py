@@ -18,7 +18,7 @@ from ..core import train
 from ..core.checkpoint import State
 from ..core.ranks import ALONE, Ranks
 from ..data import dataset as data
-from ..data.folders import normal
+from ..data.formats import normal
 from ..data.sources import spelled, stamp
 from ..errors import DataError
 from ..methods import coresets
