@@ -194,23 +194,24 @@ def _keep_originals() -> None:
     """Make a checkpoint, a picture and records, and remember in `kept` what no mutation may change."""
     from PIL import Image
 
-    import dclib.core.condense
+    import dclib.core.resume
     from dclib.cli.main import main
+    from dclib.core.condense import Condenser
     from dclib.errors import Interrupted
 
     Path("kept").mkdir()
     Path("kept", "set").write_bytes(Path("set").read_bytes())
-    finished, dclib.core.condense.CHECKPOINT_SECONDS = dclib.core.condense.finished, -1.0
+    finished, dclib.core.resume.CHECKPOINT_SECONDS = Condenser.finished, -1.0
 
-    def stopped(state: object, hyper: object) -> bool:
+    def stopped(state: Condenser) -> bool:
         if state.k:
             raise Interrupted("stopped")
-        return finished(state, hyper)
+        return finished(state)
 
-    dclib.core.condense.finished = stopped
+    Condenser.finished = stopped
     with silent():
         assert main(["condense", "digits", "-o", "made", *TINY]) == 130
-    dclib.core.condense.finished, dclib.core.condense.CHECKPOINT_SECONDS = finished, 20.0
+    Condenser.finished, dclib.core.resume.CHECKPOINT_SECONDS = finished, 20.0
     os.replace("made.checkpoint", "state")
     Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).save("picture.png")
     line = {"key": "0123456789abcdef", "kind": "TrainNetworks", "accuracies": {"0": 90.5}, "run": {}, "seconds": 1.5}

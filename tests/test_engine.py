@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from dclib.core import condense, engine, networks, train
+from dclib.core import condense, engine, networks, resume, train
 from dclib.errors import Interrupted, SpecError
 from dclib.spec import Condensation, ConvNet, Training
 
@@ -196,7 +196,7 @@ def test_stopped_compiled_condensing_goes_on_to_the_same_bits(make_dataset, tmp_
     hyper = Condensation(2, ConvNet(width=4, depth=1), outer_steps=3, inner_steps=2, network_epochs=2, real_batch=6).resolve()
     unbroken = condense.condense(made, hyper, **more)
     torch._dynamo.reset()
-    monkeypatch.setattr(condense, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(resume, "CHECKPOINT_SECONDS", 0.0)
     with pytest.raises(Interrupted):
         condense.condense(made, hyper, checkpoint=tmp_path / "c", should_stop=(tmp_path / "c").exists, **more)
     torch._dynamo.reset()
