@@ -16,10 +16,9 @@ from dclib.report.sentences import cost_sentence
 from dclib.results import CondensedSet, Store
 from dclib.results.merge import merge_into
 from dclib.results.outcomes import look_up, made_by
-from dclib.results.records import in_words
 from dclib.run import compute as run
 from dclib.run import sets
-from dclib.run.jobs import Board
+from dclib.run.workers import Job, do
 from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, full, key, spell
 from dclib.spec.baselines import GanTraining, TrainGan, loss_summary
 
@@ -91,8 +90,8 @@ def test_the_losses_of_each_part():
 
 
 def test_runs_in_words():
-    assert in_words(full(TRAINED)) == "a GAN on the whole of made, seed 0"
-    assert in_words(full(TrainNetworks(DRAWN))) == "ConvNet on made, 2/class, drawn by a GAN, seed 0"
+    assert TRAINED.words == "a GAN on the whole of made, seed 0"
+    assert TrainNetworks(DRAWN).words == "ConvNet on made, 2/class, drawn by a GAN, seed 0"
 
 
 # --- drawing
@@ -105,12 +104,12 @@ def test_it_is_trained_once_and_its_draws_are_kept(runner, dataset, monkeypatch)
     assert len(record["losses"]) == 4
     assert record["run"] == full(TRAINED)
     assert record["data_hash"] == dataset.hash
-    assert runner.store.is_trained(TRAINED)
+    assert runner.store.has(TRAINED)
     monkeypatch.setattr(gans, "train", None)
-    two, other = again(runner).make_set(DRAWN), again(runner).make_set(dataclasses.replace(DRAWN, seed=1))
+    two, other = again(runner).do(DRAWN), again(runner).do(dataclasses.replace(DRAWN, seed=1))
     assert two.labels.tolist() == [0, 0, 1, 1, 2, 2]
     assert not (two.images == other.images).all()
-    one = again(runner).make_set(dataclasses.replace(DRAWN, hyper=Condensation(ipc=1)))
+    one = again(runner).do(dataclasses.replace(DRAWN, hyper=Condensation(ipc=1)))
     assert one.images == pytest.approx(two.images[::2], rel=1e-4, abs=1e-5), "a larger draw begins with the smaller"
     (recorded,) = Store(runner.store.root).records[DRAWN.key]
     assert recorded["set_hash"] == two.hash == CondensedSet.load(runner.store.find_set(DRAWN.key)).hash
@@ -119,15 +118,15 @@ def test_it_is_trained_once_and_its_draws_are_kept(runner, dataset, monkeypatch)
 def test_the_draw_is_that_of_the_gan_alone(runner, dataset):
     trained = gans.train(dataset, RECIPE, device="cpu")
     drawn = gans.sample(trained.generator, dataset, 2, seed=0)
-    assert torch.equal(torch.from_numpy(runner.make_set(DRAWN).images), drawn.flatten(0, 1))
+    assert torch.equal(torch.from_numpy(runner.do(DRAWN).images), drawn.flatten(0, 1))
 
 
 def test_a_gan_whose_state_is_gone_is_trained_again_to_the_same_images(runner):
-    made = runner.make_set(DRAWN)
+    made = runner.do(DRAWN)
     runner.store.whole_path("smoke", TRAINED.key).unlink()
     runner.store.find_set(DRAWN.key).unlink()
-    assert not runner.store.is_trained(TRAINED)
-    assert (again(runner).make_set(DRAWN).images == made.images).all()
+    assert not runner.store.has(TRAINED)
+    assert (again(runner).do(DRAWN).images == made.images).all()
     assert counts(runner.store) == {"MakeSet": 1, "TrainGan": 1}
 
 
@@ -135,70 +134,64 @@ def test_stopped_in_the_training_it_goes_on(runner, tmp_path):
     calls = iter([False] * 3)
     runner.should_stop = lambda: next(calls, True)
     with pytest.raises(Interrupted, match="stopped after 3 of 4 steps of the GAN"):
-        runner.make_set(DRAWN)
+        runner.do(DRAWN)
     assert counts(runner.store) == {}
     runner.should_stop = lambda: False
-    whole = run.Runner(Store(tmp_path / "whole"), "smoke", **HERE).make_set(DRAWN)
-    assert (runner.make_set(DRAWN).images == whole.images).all()
+    whole = run.Runner(Store(tmp_path / "whole"), "smoke", **HERE).do(DRAWN)
+    assert (runner.do(DRAWN).images == whole.images).all()
 
 
 def test_a_gan_of_data_that_changed_is_refused(runner, make_dataset, monkeypatch):
-    runner.make_set(DRAWN)
+    runner.do(DRAWN)
     for module in (run, sets):
         monkeypatch.setattr(module, "load", lambda name, *shape: make_dataset(10, 10, 10, seed=1))
-    with pytest.raises(DataError, match="has changed since made, 2/class, drawn by a GAN, seed 0 was recorded"):
-        again(runner).train_networks(TrainNetworks(DRAWN, TESTED))
+    with pytest.raises(DataError, match="made has changed since"):
+        again(runner).do(TrainNetworks(DRAWN, TESTED))
 
 
-def test_workers_train_it_once_and_get_its_state(runner, tmp_path):
-    board, done = Board(GAN_CELLS, runner.store, preset="smoke", **HERE), []
-    jobs = board.begin()
-    assert ([type(job.run) for job in jobs], board.total) == ([TrainGan], 9)
-    while jobs:
-        job, *jobs = jobs
-        got = run.alone(job, tmp_path / str(len(done)), lambda: False)
-        assert got.error is None
-        jobs += board.take(job, got)
-        done.append(job)
-    assert [type(job.run) for job in done] == [TrainGan] + [MakeSet] * 4 + [TrainNetworks] * 4
-    assert counts(runner.store) == {"MakeSet": 4, "TrainGan": 1, "TrainNetworks": 4}
-    serial = run.Runner(Store(tmp_path / "serial"), "smoke", **HERE).make_set(DRAWN)
+def test_a_worker_gets_its_state_and_draws_the_same_images(runner, tmp_path):
+    jobs, found = [Job(each, "smoke", ("cpu", "eager")) for each in (TRAINED, DRAWN)], []
+    for job in jobs:
+        found.append(do(job, found[:1], tmp_path / job.run.key, lambda: False))
+        assert [record["kind"] for record in found[-1].records] == [type(job.run).__name__], "nothing is made twice"
+    for each in found:
+        each.unpack(runner.store, "smoke")
+    assert counts(runner.store) == {"MakeSet": 1, "TrainGan": 1}
+    serial = run.Runner(Store(tmp_path / "serial"), "smoke", **HERE).do(DRAWN)
     assert CondensedSet.load(runner.store.find_set(DRAWN.key)).hash == serial.hash
 
 
 def test_it_is_merged_with_its_state(runner, tmp_path):
-    runner.make_set(DRAWN)
+    runner.do(DRAWN)
     other = Store(tmp_path / "other")
     found = merge_into(other, [runner.store.root])
     assert (found.networks, found.sets, found.checkpoints, found.differences, found.refused) == (1, 1, 1, [], [])
-    assert Store(other.root).is_trained(TRAINED)
+    assert Store(other.root).has(TRAINED)
     assert merge_into(Store(other.root), [runner.store.root]).alike == 2
     path = other.root / "smoke/whole.jsonl"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"losses": [[9.0, 9.0]]}) + "\n")
     other.whole_path("smoke", TRAINED.key).unlink()
     here, left_out = merge_into(Store(other.root), [runner.store.root]).differences
-    assert "the GAN here has other losses" in here
+    assert "a GAN on the whole of made, seed 0: what is here differs" in here
     assert "it is not the state of the training that is recorded here" in left_out
 
 
 # --- many random sets
 
 
-def test_optimal_random_selection_trains_a_hundred_sets_at_a_time_and_others_one(monkeypatch):
+def test_optimal_random_selection_trains_a_hundred_sets_at_a_time_and_others_one():
     (many,) = MORE_BASELINES.cells(PAPER, dataset="mnist", ipc=1, network="ors")
-    assert [len(runs) for runs in run.together(many, many.runs())] == [100] * 10
-    assert [r.key for runs in run.together(many, many.runs()) for r in runs] == [r.key for r in many.runs()]
-    assert [len(runs) for runs in run.together(GAN_CELLS[0], GAN_CELLS[0].runs())] == [1, 1]
+    assert (many.together, GAN_CELLS[0].together) == (100, 1)
 
 
 def test_many_sets_are_trained_in_one_call_to_the_numbers_of_each_alone(runner, tmp_path, monkeypatch):
     alone = run.Runner(Store(tmp_path / "alone"), "smoke", **HERE)
     runs = ORS_CELLS[0].runs()
-    one_by_one = {r.key: alone.train_networks(r) for r in runs}
-    alone.train_networks(runs[0])
+    one_by_one = {r.key: alone.do(r) for r in runs}
+    alone.do(runs[0])
     calls, each = [], train.evaluate_each
     monkeypatch.setattr(train, "evaluate_each", lambda small, *a, **k: calls.append(len(small)) or each(small, *a, **k))
-    runner.train_networks(runs[1])  # one is there already
+    runner.do(runs[1])  # one is there already
     run.execute(ORS_CELLS, runner)
     assert calls == [1, 4], "the best of them are the same runs"
     assert {r.key: Store(runner.store.root).accuracies(r.key) for r in runs} == one_by_one

@@ -205,19 +205,18 @@ def again(runner):
     return run.Runner(Store(runner.store.root), "cpu", **here)
 
 
-def test_the_upper_bound_is_recorded_once(runner, monkeypatch):
-    accuracies = runner.test(RECIPE)
+def test_the_upper_bound_is_recorded_once(runner):
+    runner.do(RECIPE)
     (record,) = Store(runner.store.root).records[RECIPE.key]
     assert record["kind"] == "WholeTraining"
-    assert accuracies == {0: record["epoch_accuracies"][-1]}
+    assert runner.store.accuracies(RECIPE.key) == {0: record["epoch_accuracies"][-1]}
     assert len(record["epoch_accuracies"]) == 5
     assert record["run"] == full(RECIPE)
-    monkeypatch.setattr(whole, "train", None)
-    assert again(runner).test(RECIPE) == accuracies
+    assert again(runner).store.missing(RECIPE) == []
 
 
 def test_chosen_sets_keep_their_indices_and_not_their_images(runner, dataset):
-    made = runner.make_set(HERD)
+    made = runner.do(HERD)
     (record,) = Store(runner.store.root).records[HERD.key]
     indices = torch.tensor(record["indices"])
     assert indices.shape == (3, 2)
@@ -233,45 +232,45 @@ def test_the_network_serves_every_choice_and_is_made_again_if_it_is_gone(runner,
     train = whole.train
     monkeypatch.setattr(whole, "train", lambda *a, **k: trained.append(train(*a, **k)) or trained[-1])
     for method in ("herding", "k-center", "forgetting"):
-        runner.make_set(dataclasses.replace(HERD, method=method))
+        runner.do(dataclasses.replace(HERD, method=method))
     assert len({id(s) for s in trained}) == 3
     assert same(trained[0], trained[2])
     seconds = {s.seconds for s in trained}
     assert len(seconds) == 1, "trained once, read twice"
     runner.store.whole_path("smoke", RECIPE.key).unlink()
-    assert (again(runner).make_set(HERD).images == runner.make_set(HERD).images).all()
+    assert (again(runner).do(HERD).images == runner.do(HERD).images).all()
     assert len(trained) == 3, "recorded indices need no network"
     more = dataclasses.replace(HERD, hyper=Condensation(ipc=3))
-    assert again(runner).make_set(more).labels.tolist() == [0] * 3 + [1] * 3 + [2] * 3
+    assert again(runner).do(more).labels.tolist() == [0] * 3 + [1] * 3 + [2] * 3
     assert same(trained[3], trained[0])
     assert len(Store(runner.store.root).records[RECIPE.key]) == 1
 
 
 def test_a_network_trained_at_one_preset_serves_another(runner):
-    runner.test(RECIPE)
-    assert again(runner).train_whole(RECIPE).seconds == runner.train_whole(RECIPE).seconds
+    runner.do(RECIPE)
+    assert again(runner).do(RECIPE).seconds == runner.do(RECIPE).seconds
     assert not (runner.store.root / "cpu").exists()
 
 
 def test_networks_are_trained_on_chosen_sets(runner):
     tested = TrainNetworks(HERD, Training(THIN, epochs=2).resolve(), networks=2)
-    assert set(runner.test(tested)) == {0, 1}
-    assert again(runner).test(tested) == runner.test(tested)
+    assert set(runner.do(tested)) == {0, 1}
+    assert again(runner).do(tested) == runner.do(tested)
 
 
 def test_stopped_in_the_training_it_goes_on(runner):
     runner.should_stop = stop_after(3)
     with pytest.raises(Interrupted, match="3 of 20 steps"):
-        runner.make_set(HERD)
+        runner.do(HERD)
     assert Store(runner.store.root).records == {}
     runner.should_stop = lambda: False
-    runner.make_set(HERD)
+    runner.do(HERD)
     assert {r["kind"] for found in Store(runner.store.root).records.values() for r in found} == {"WholeTraining", "MakeSet"}
 
 
 def test_indices_into_data_that_changed_are_refused(runner, make_dataset, monkeypatch):
-    runner.make_set(HERD)
+    runner.do(HERD)
     for module in (run, sets):
         monkeypatch.setattr(module, "load", lambda name, *shape: make_dataset(10, 10, 10, seed=1))
     with pytest.raises(DataError, match="has changed since"):
-        again(runner).make_set(HERD)
+        again(runner).do(HERD)

@@ -110,7 +110,7 @@ def _condense(run: MakeSet, network: Network, output: Path, device: str, engine:
             with stopping() as should_stop:
                 kept.condense_to_file(run, output, device=device, engine=engine, should_stop=should_stop, ranks=me, looks=looks)
         if me.rank == 0:
-            print(f"{output} is {'there already' if there else 'made'} ({sets.describe(run)})")
+            print(f"{output} is {'there already' if there else 'made'} ({run.words})")
             kept.remove_checkpoint(output)
     return me.rank == 0
 

@@ -36,7 +36,7 @@ def select(
     from ..data.sources import spelled
     from ..run.kept import checkpoint_of, is_there, remove_checkpoint
     from ..run.selecting import select_set, selection
-    from ..run.sets import describe, load_of
+    from ..run.sets import load_of
     from ..spec import Network
     from ..support.files import check_output
     from ..support.stopping import stopping
@@ -49,7 +49,7 @@ def select(
         with stopping() as should_stop:
             made = select_set(run, device=device, engine=engine, checkpoint=checkpoint_of(output), should_stop=should_stop)
         made.save(output)
-    print(f"{output} is {'there already' if there else 'made'} ({describe(run)})")
+    print(f"{output} is {'there already' if there else 'made'} ({run.words})")
     remove_checkpoint(output)
 
 

@@ -6,15 +6,14 @@ Distillation of Tables 3, T10 and T11 (`distill.py`). As in `spec`, fields at th
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..errors import one_of
 from . import checks
 from .architectures import AlexCifarNet, LeNet, Network
-from .keys import key
+from .keys import Run
 
 MODES = ("unrolled", "reverse")
 WAYS = ("plain", "rates")  # to train on a distilled set: by stage T's recipe, or by the ordered steps at the learned rates
@@ -43,7 +42,7 @@ class GanTraining:
 
 
 @dataclass(frozen=True)
-class TrainGan:
+class TrainGan(Run):
     """The run that trains a GAN on the whole training set: one serves all sets drawn from it, of whatever number of images.
 
     Args:
@@ -60,10 +59,11 @@ class TrainGan:
     channels: ClassVar[int] = 0  # as they are
     held_out: ClassVar[int] = 0  # none
 
-    @cached_property
-    def key(self) -> str:
-        """The key of the run."""
-        return key(self)
+    leaves = "whole"
+
+    def finished(self, about: dict[str, Any]) -> bool:
+        """Whether it has been trained in all steps."""
+        return about.get("k") == self.hyper.steps
 
 
 def loss_summary(losses: Sequence[Sequence[float]], parts: int = 10) -> list[list[float]]:

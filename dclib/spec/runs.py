@@ -8,14 +8,13 @@ added later changes no key.
 import dataclasses
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, ClassVar
 
 from ..errors import SpecError, one_of
 from . import checks
 from .architectures import Network
 from .baselines import WAYS, Distillation, TrainGan
-from .keys import key
+from .keys import Run
 
 GUIDED = ("herding", "k-center", "forgetting")  # choose real images by what a network trained on all of them makes of each
 METHODS = ("condense", "distill", "gan", "random", *GUIDED)
@@ -136,7 +135,7 @@ def outdated(run: dict[str, Any]) -> bool:
 
 
 @dataclass(frozen=True)
-class WholeTraining:
+class WholeTraining(Run):
     """The run that trains a network on the whole training set: the table's upper bound, and what guided choices rest on.
 
     The learning rate rises in a straight line to `lr` over the first fifth of the steps and falls in one to zero at the end.
@@ -161,7 +160,6 @@ class WholeTraining:
     image_size: int = 0
     held_out: int = 0
     channels: ClassVar[int] = 0  # as they are
-    networks: ClassVar[int] = 1  # that a run of it trains
 
     def __post_init__(self) -> None:
         checks.whole(self, 1, "epochs")
@@ -178,14 +176,15 @@ class WholeTraining:
         """What older records of such a run computed otherwise."""
         return _mended(self.dataset, self.channels, self.operations)
 
-    @cached_property
-    def key(self) -> str:
-        """The key of the run."""
-        return key(self)
+    leaves = "whole"
+
+    def finished(self, about: dict[str, Any]) -> bool:
+        """Whether it has been trained and tested in all epochs."""
+        return len(about.get("epoch_accuracies", ())) == self.epochs
 
 
 @dataclass(frozen=True)
-class MakeSet:
+class MakeSet(Run):
     """The run that makes a small set: by condensing, by Dataset Distillation, by drawing from a GAN, or by choosing real images.
 
     Args:
@@ -247,14 +246,26 @@ class MakeSet:
         """Whether the images are none of the data's, so that they are kept themselves and not by their indices."""
         return self.method in ("condense", "distill", "gan")
 
-    @cached_property
-    def key(self) -> str:
-        """The key of the set."""
-        return key(self)
+    @property
+    def leaves(self) -> str:
+        """The file of a learned set, or the indices of chosen images."""
+        return "sets" if self.learned else "indices"
+
+    @property
+    def shared_state(self) -> str:
+        """The name of its trajectory, under which a condensed set's state is kept (see `trajectories`)."""
+        if self.method != "condense":
+            return ""
+        hyper = self.hyper if self.hyper.image_lr_end else dataclasses.replace(self.hyper, outer_steps=1)
+        return "course-" + dataclasses.replace(self, hyper=hyper).key
+
+    def needs(self) -> tuple[Run, ...]:
+        """The training on the whole set that it rests on, if there is one."""
+        return (self.base,) if self.base else ()
 
 
 @dataclass(frozen=True)
-class TrainNetworks:
+class TrainNetworks(Run):
     """The run that trains `networks` networks on one set and tests each; the number is not part of the key.
 
     `tested_on` is "test", the data set's test images, or "held-out", the training images that were kept out of the set: with
@@ -281,7 +292,6 @@ class TrainNetworks:
         """What older records of such a run computed otherwise."""
         return _mended(self.set.dataset, self.set.channels, self.hyper.operations if self.way == "plain" else ())
 
-    @cached_property
-    def key(self) -> str:
-        """The key of the run; records of the same key add up."""
-        return key(self)
+    def needs(self) -> tuple[Run, ...]:
+        """The run that makes its set."""
+        return (self.set,)

@@ -6,7 +6,8 @@ Random draws depend on (seed, purpose, step), not on K. A decaying η_S depends 
 import dataclasses
 from collections.abc import Iterable
 
-from .runs import Condensation, MakeSet, key
+from .keys import key
+from .runs import Condensation, MakeSet
 
 
 def course(hyper: Condensation) -> str:
@@ -16,8 +17,7 @@ def course(hyper: Condensation) -> str:
 
 def course_of(run: MakeSet) -> str:
     """The name of a set's trajectory, under which its state is kept."""
-    hyper = run.hyper if run.hyper.image_lr_end else dataclasses.replace(run.hyper, outer_steps=1)
-    return "course-" + dataclasses.replace(run, hyper=hyper).key
+    return run.shared_state
 
 
 def shared(runs: Iterable[MakeSet]) -> dict[str, int]:
