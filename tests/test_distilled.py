@@ -9,6 +9,7 @@ import pytest
 import safetensors.numpy
 import torch
 import torch.nn.functional as F
+from cells import cell, frame
 from safetensors import safe_open
 
 from dclib import experiments
@@ -18,7 +19,6 @@ from dclib.errors import DataError, FileError, Interrupted, SpecError
 from dclib.experiments import CPU, DISTILLATION, PAPER, SMOKE, dd
 from dclib.methods import distill
 from dclib.results import CondensedSet, Store
-from dclib.results.outcomes import Outcome
 from dclib.run import compute as run
 from dclib.run import making, sets
 from dclib.run import runner as doing
@@ -253,52 +253,25 @@ def test_values_that_no_cell_has_together_are_refused():
         DISTILLATION.cells(PAPER, network="distil")
 
 
-def outcome(dataset, ipc, network, test_network, *sets):
-    place = dict(dataset=dataset, ipc=ipc, network=network, test_network=test_network, variant="")
-    return Outcome("distillation", place, "cpu", sets, tuple(map(str, sets)))
-
-
-def test_outcomes_are_sorted_into_the_tables():
-    given = [
-        outcome("mnist", 1, "distill", "LeNet", (50.0,), (60.0,)),
-        outcome("mnist", 10, "distill", "LeNet", (70.0,), (90.0,)),
-        outcome("mnist", 10, "distill", "MLP", (40.0,)),
-        outcome("mnist", 10, "distill-plain", "LeNet", (50.0,)),
-        outcome("mnist", 10, "LeNet", "LeNet", (93.0, 95.0), (94.0, 94.0)),
-        outcome("mnist", 10, "LeNet", "MLP", (83.0,)),
-        outcome("mnist", 1, "whole", "LeNet", (99.0,)),
-        outcome("cifar10", 10, "AlexCifarNet", "AlexCifarNet", (39.0,)),
+def test_cells_are_sorted_into_the_tables():
+    rows = [
+        ("mnist", 1, "distill", "LeNet", 55.0),
+        ("mnist", 10, "distill", "LeNet", 80.0),
+        ("mnist", 10, "distill", "MLP", 40.0),
+        ("mnist", 10, "distill-plain", "LeNet", 50.0),
+        ("mnist", 10, "LeNet", "LeNet", 94.0),
+        ("mnist", 10, "LeNet", "MLP", 83.0),
+        ("mnist", 1, "whole", "LeNet", 99.0),
+        ("cifar10", 10, "AlexCifarNet", "AlexCifarNet", 39.0),
     ]
-    three, ten = ([(o.place["ipc"], o.place["network"], o.mean) for o in f(given)] for f in (dd.table_3, dd.table_10))
+    found = frame(*(cell([a], dataset=d, ipc=ipc, network=n, test_network=t) for d, ipc, n, t, a in rows))
+    three, ten = (part(found)[["ipc", "network", "ours"]].values.tolist() for part in (dd.table_3, dd.table_10))
     assert three == [
-        (1, "distill", 55.0), (10, "distill", 80.0), (10, "condensed", 94.0), (1, "whole", 99.0), (10, "condensed", 39.0),
+        [1, "distill", 55.0], [10, "distill", 80.0], [10, "condensed", 94.0], [1, "whole", 99.0], [10, "condensed", 39.0],
     ]  # fmt: skip
-    assert [(name, mean) for _, name, mean in ten] == [
-        ("distill", 80.0), ("distill", 40.0), ("distill-plain", 50.0), ("condensed", 94.0), ("condensed", 83.0),
+    assert [row[1:] for row in ten] == [
+        ["distill", 80.0], ["distill", 40.0], ["distill-plain", 50.0], ["condensed", 94.0], ["condensed", 83.0],
     ]  # fmt: skip
-    sentence = dd.spread_sentence(given)
-    assert "Dataset Distillation's 2 sets at 10 per class of mnist from 70.0 to 90.0 % (deviation of the means 10.0)" in sentence
-    assert "condensation's 2 sets at 10 per class of mnist from 94.0 to 94.0 %" in sentence
-    assert dd.spread_sentence(given[2:4]) == ""
-
-
-def test_what_is_truncated_is_said():
-    def recorded(ipc, epochs):
-        record = {"kind": "MakeSet", "run": {"distillation": {"epochs": epochs}}}
-        return dataclasses.replace(outcome("mnist", ipc, "distill", "LeNet", (50.0,)), records=(record, {"kind": "TrainNetworks"}))
-
-    sentence = dd.truncated_sentence([recorded(1, 400), recorded(10, 5), outcome("mnist", 10, "LeNet", "LeNet", (90.0,))])
-    assert "mnist at 10 per class after 5 of 400 epochs" in sentence
-    assert "at 1 per" not in sentence
-    assert dd.truncated_sentence([recorded(1, 400), outcome("mnist", 10, "distill", "LeNet")]) == ""
-
-
-def test_skipped_iterations_are_told_once_for_each_set():
-    made = {"kind": "MakeSet", "key": "k", "run": {"seed": 2}}
-    given = outcome("mnist", 1, "distill", "LeNet", (50.0,))
-    skipped = [dataclasses.replace(given, records=({**made, "skipped": 3}, {"kind": "TrainNetworks"}))] * 2
-    assert dd.skipped_sentence(skipped).endswith("left the finite numbers: 3 of mnist at 1 per class, seed 2.")
-    assert dd.skipped_sentence([dataclasses.replace(given, records=(made,))]) == ""
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ import torch
 from ..core import engine as engines
 from ..data.dataset import Dataset
 from ..methods import continual, nas
-from ..methods.tasks import check_tasks
 from ..spec import derive
 from ..spec.applications import LearnTasks, TrainCandidate
 from ..support.progress import Progress
@@ -24,7 +23,7 @@ def learn_tasks(runner: "Runner", run: LearnTasks) -> None:
     if not runner.store.missing(run):
         return
     tasks = [sets.load(task, run.image_size, run.channels) for task in run.tasks]
-    check_tasks(tasks, run.hyper)  # before sets are condensed
+    continual.check_tasks(tasks, run.hyper)  # before sets are condensed
     runner.check_data(run, data_hash(tasks))
     made, started = [runner.do(s) for s in run.sets] or None, now()
     what = f"learning {', '.join(run.tasks)} with a memory filled by {run.hyper.memory}, seed {run.seed}"

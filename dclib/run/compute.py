@@ -12,13 +12,11 @@ from ..errors import Diverged, Interrupted, SpecError
 from ..experiments.work import size
 from ..results import Store
 from ..results.records import data_of
-from ..spec import full
+from ..spec import full, shared_trajectories
 from ..spec.keys import Run
-from ..spec.trajectories import shared
 from ..support.files import check_writable
-from ..support.progress import Uneven
+from ..support.progress import Uneven, stopping
 from ..support.provenance import launched
-from ..support.stopping import stopping
 from .cluster import check_request
 from .runner import Runner
 from .sets import load
@@ -87,7 +85,7 @@ def execute(cells: Sequence[Any], runner: Runner) -> None:
     """
     groups = [some for cell in sorted(cells, key=lambda cell: cell.cost) for some in _together(list(cell.runs()), cell.together)]
     runs = [run for some in groups for run in some]
-    runner.trajectories = shared(need for run in runs for need in run.needs())
+    runner.trajectories = shared_trajectories(need for run in runs for need in run.needs())
     missing = [some for some in groups if any(map(runner.store.missing, some))]
     sizes = [size(some[0]) for some in missing if some[0].brief]
     with Uneven("training architectures", sizes, hidden=not sizes) as progress:  # other runs have bars of their own
