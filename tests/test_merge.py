@@ -121,7 +121,7 @@ def test_a_set_that_is_here_stays_and_a_differing_one_is_told(here, there):
     before = content(here)
     found = merged(here, there)
     words = WORDS.removeprefix("ConvNet on ")
-    assert found.differences == [f"{words}: the set here has other pixels than that in {there.root} and stays"]
+    assert found.differences == [f"{words}: what is here differs from that in {there.root} and stays"]
     assert (content(here), found.refused) == (before, [])
 
 
@@ -206,7 +206,7 @@ def test_a_training_on_the_whole_set_comes_with_its_state_and_the_sets_chosen_wi
     assert (here.root / "paper" / "whole.jsonl").exists()
     again = Store(here.root)
     assert again.accuracies(WHOLE.key) == {0: 90.0}
-    assert again.is_trained(WHOLE)
+    assert again.has(WHOLE)
     assert again.indices(chosen.key) == [[1], [2]]
     assert content(here) == content(there)
     found = merged(again, there)
@@ -218,7 +218,7 @@ def test_the_state_of_a_training_under_way_comes_where_it_is_further(here, there
     add_whole(there, [80.0, 85.0], record=False)
     assert merged(here, there).checkpoints == 1
     assert content(here) == content(there)
-    assert not here.is_trained(WHOLE)
+    assert not here.has(WHOLE)
     assert merged(here, there).checkpoints == 0
 
 

@@ -112,7 +112,7 @@ class Entry:
         versions = ", ".join(f"{name} {number}" for name, number in sorted(r.get("versions", {}).items()))
         commit = f"commit {r.get('commit', 'unknown')}{', with changes not committed' if r.get('dirty') else ''}"
         lines = [
-            f"### {in_words(run)}\n",
+            f"### {in_words(r)}\n",
             f"- files: `{self.name}.safetensors`, `{self.name}.png`; {len(self.made.labels)} images, hash {self.made.hash}",
             f"- run: key {r['key']}, preset {self.preset}, started {r['started']}, {r['seconds']:,.0f} s with engine {r['engine']}",
             f"- where: {machine_of(r)}; {commit}; {versions}",

@@ -24,7 +24,6 @@ from ..methods import coresets
 from ..methods import full_training as whole
 from ..methods.full_training import Whole
 from ..results import CondensedSet
-from ..results.records import in_words
 from ..spec import MakeSet, TrainGan, Training, TrainNetworks, WholeTraining, derive, full
 from ..support.progress import Progress
 
@@ -35,7 +34,7 @@ def load(name: str, image_size: int = 0, channels: int = 0) -> data.Dataset:
     return _load(source, image_size, channels, stamp(source))
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _load(source: str, image_size: int, channels: int, state: str) -> data.Dataset:
     return data.load(source, image_size=image_size, channels=channels)
 
@@ -49,17 +48,21 @@ def load_parts(name: str, held_out: int, image_size: int = 0, channels: int = 0)
     return _hold_out(load(name, image_size, channels), held_out)
 
 
-def load_tested(run: TrainNetworks) -> data.Dataset:
-    """Load the images that networks trained on a set are tested on, as the test images of what is returned."""
-    made = run.set
-    shape = made.image_size, made.channels
-    return load_of(made) if run.tested_on == "test" else load_parts(made.dataset, made.held_out, *shape)[1]
+def load_rest(name: str, held_out: int = 0, image_size: int = 0, channels: int = 0) -> data.Dataset:
+    """Load a data set without the training images held out of it, of which there may be none."""
+    shape = image_size, channels
+    return load_parts(name, held_out, *shape)[0] if held_out else load(name, *shape)
 
 
 def load_of(run: MakeSet | WholeTraining | TrainGan) -> data.Dataset:
     """Load the images that a run stands on."""
-    shape = run.image_size, run.channels
-    return load_parts(run.dataset, run.held_out, *shape)[0] if run.held_out else load(run.dataset, *shape)
+    return load_rest(run.dataset, run.held_out, run.image_size, run.channels)
+
+
+def load_tested(run: TrainNetworks) -> data.Dataset:
+    """Load the images that networks trained on a set are tested on, as the test images of what is returned."""
+    made = run.set
+    return load_of(made) if run.tested_on == "test" else load_parts(made.dataset, made.held_out, made.image_size, made.channels)[1]
 
 
 def placed(run: MakeSet) -> MakeSet:
@@ -156,8 +159,7 @@ def condense_set(
     run = dataclasses.replace(run if dataset else placed(run), hyper=run.hyper.resolve())
     dataset = dataset or load_of(run)
     images, about = condense_images(run, dataset, engines.resolve_device(device), engine, looks=looks, **how)
-    made = as_set(images, dataset, run)
-    return dataclasses.replace(made, about=made.about | about)
+    return as_set(images, dataset, run, about)
 
 
 def train_on_set(
@@ -261,11 +263,6 @@ def _other(made: CondensedSet, found: data.Dataset) -> str:
     return "" if made.data_hash in [one.hash for one in (found, *rest)] else f"its hash is {found.hash}, not {made.data_hash}"
 
 
-def describe(run: MakeSet) -> str:
-    """A set in a few words."""
-    return in_words(full(run))
-
-
 def choose(run: MakeSet, dataset: data.Dataset, trained: Whole | None = None) -> torch.Tensor:
     """Choose real images by the run's method, as indices (classes, ipc) into the training images.
 
@@ -290,9 +287,19 @@ def choose_at_random(run: MakeSet, dataset: data.Dataset) -> torch.Tensor:
     return pick(dataset, choose(run, dataset))
 
 
-def as_set(images: torch.Tensor, dataset: data.Dataset, run: MakeSet) -> CondensedSet:
-    """Wrap images of shape (classes, ipc, c, h, w), rounded as the run says, as a set that knows its data."""
+def as_set(
+    images: torch.Tensor, dataset: data.Dataset, run: MakeSet, about: dict[str, Any] | None = None, **steps: Any
+) -> CondensedSet:
+    """Wrap images of shape (classes, ipc, c, h, w), rounded as the run says, as a set that knows its data.
+
+    Args:
+        images: normalised.
+        dataset: whose classes they have.
+        run: made them.
+        about: what else the set's file says of it.
+        steps: `order` and `rates` of a distilled set.
+    """
     labels = np.arange(dataset.classes).repeat(images.shape[1])
     flat = images.flatten(0, 1).to(getattr(torch, run.storage)).float()
-    about = full(run) | {"data_hash": dataset.hash, "source": dataset.source}
-    return CondensedSet(flat, labels, dataset.name, dataset.class_names, dataset.mean, dataset.std, run.key, about)
+    about = full(run) | {"data_hash": dataset.hash, "source": dataset.source} | (about or {})
+    return CondensedSet(flat, labels, dataset.name, dataset.class_names, dataset.mean, dataset.std, run.key, about, **steps)
