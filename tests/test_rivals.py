@@ -8,16 +8,15 @@ import pytest
 import torch
 
 from dclib import experiments
-from dclib.errors import DataError, Interrupted, SpecError
+from dclib.errors import Interrupted, SpecError
 from dclib.experiments import CPU, GAN, MORE_BASELINES, ORS, PAPER, SMOKE, Cell, Preset
 from dclib.methods import gan
 from dclib.report.sentences import cost_sentence
 from dclib.results import CondensedSet, Store
 from dclib.results.merge import merge_into
 from dclib.results.outcomes import look_up
-from dclib.run import compute, sets
-from dclib.run.jobs import Board
-from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, full, spell
+from dclib.run import compute
+from dclib.spec import Condensation, ConvNet, MakeSet, Training, full, spell
 from dclib.spec.baselines import GanTraining, TrainGan, loss_summary
 
 THIN = ConvNet(width=4, depth=1)
@@ -110,39 +109,6 @@ def test_a_gan_whose_state_is_gone_is_trained_again_to_the_same_images(runner):
     assert not runner.store.is_trained(TRAINED)
     assert (again(runner).make_set(DRAWN).images == made.images).all()
     assert counts(runner.store) == {"MakeSet": 1, "TrainGan": 1}
-
-
-def test_stopped_in_the_training_it_goes_on(runner, tmp_path):
-    calls = iter([False] * 3)
-    runner.should_stop = lambda: next(calls, True)
-    with pytest.raises(Interrupted, match="stopped after 3 of 4 steps of the GAN"):
-        runner.make_set(DRAWN)
-    assert counts(runner.store) == {}
-    runner.should_stop = lambda: False
-    assert (runner.make_set(DRAWN).images == new(tmp_path / "whole").make_set(DRAWN).images).all()
-
-
-def test_a_gan_of_data_that_changed_is_refused(runner, make_dataset, monkeypatch):
-    runner.make_set(DRAWN)
-    for module in (compute, sets):
-        monkeypatch.setattr(module, "load", lambda name, *shape: make_dataset(10, 10, 10, seed=1))
-    with pytest.raises(DataError, match="has changed since made, 2/class, drawn by a GAN, seed 0 was recorded"):
-        again(runner).train_networks(TrainNetworks(DRAWN, TESTED))
-
-
-def test_workers_train_it_once_and_get_its_state(runner, tmp_path):
-    board, done = Board(GAN_CELLS, runner.store, preset="smoke", **HERE), []
-    jobs = board.begin()
-    assert ([type(job.run) for job in jobs], board.total) == ([TrainGan], 9)
-    while jobs:
-        job, *jobs = jobs
-        got = compute.alone(job, tmp_path / str(len(done)), lambda: False)
-        assert got.error is None
-        jobs += board.take(job, got)
-        done.append(job)
-    assert [type(job.run) for job in done] == [TrainGan] + [MakeSet] * 4 + [TrainNetworks] * 4
-    assert counts(runner.store) == {"MakeSet": 4, "TrainGan": 1, "TrainNetworks": 4}
-    assert CondensedSet.load(runner.store.find_set(DRAWN.key)).hash == new(tmp_path / "serial").make_set(DRAWN).hash
 
 
 def test_it_is_merged_with_its_state(runner, tmp_path):
