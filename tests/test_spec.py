@@ -247,7 +247,7 @@ def test_runs_refuse_what_does_not_fit_together():
     refused("float17", call=MakeSet, dataset="mnist", storage="float17")
     refused("herding", "needs a `whole`", call=MakeSet, dataset="mnist", method="herding")
     refused("takes no `whole`", call=MakeSet, dataset="mnist", whole=spec.WholeTraining("mnist"))
-    refused("use mnist", call=MakeSet, dataset="mnist", method="herding", whole=spec.WholeTraining("svhn"))
+    refused("one on mnist", call=MakeSet, dataset="mnist", method="herding", whole=spec.WholeTraining("svhn"))
 
 
 # --- recipes and variants
