@@ -15,9 +15,9 @@ from dclib.report.sentences import cost_sentence
 from dclib.results import CondensedSet, Store
 from dclib.results.merge import merge_into
 from dclib.results.outcomes import look_up
-from dclib.run import compute, sets
+from dclib.run import compute
 from dclib.run.workers import Job, do
-from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, full, spell
+from dclib.spec import Condensation, ConvNet, MakeSet, Training, full, spell
 from dclib.spec.baselines import GanTraining, TrainGan, loss_summary
 
 THIN = ConvNet(width=4, depth=1)
