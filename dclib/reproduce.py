@@ -144,6 +144,30 @@ def alike(cells: Sequence[Any], recorded: Store, again: Store) -> str:
     return f"Of {len(pairs)} recorded accuracies computed again {same} are alike{apart}."
 
 
+def check_page(
+    *names: str,
+    preset: Given = "best",
+    recompute: Given = False,
+    device: Given = "auto",
+    datasets: Given = None,
+    **others: Any,
+) -> list[str] | None:
+    """Check the parameters of a page that records nothing, and return its data sets by their full names.
+
+    Args:
+        names: the page's parameters beside preset, recompute and device.
+        preset, recompute, device, datasets, others: what the page was given.
+
+    Raises:
+        SpecError: an unknown parameter, or a value that its parameter cannot take.
+    """
+    for parameter in others:
+        one_of("parameter", parameter, ("preset", "recompute", "device", *names))
+    given = as_list(datasets)
+    check(preset, recompute, device, given or ())
+    return in_full(given)
+
+
 def check_names(unknown: Iterable[str], function: Any) -> None:
     """Refuse parameters that `function` does not name.
 

@@ -17,7 +17,7 @@ from dclib.data.sources import KNOWN
 from dclib.errors import DclibError, SpecError, one_of
 from dclib.experiments import ALL, PRESETS, studies
 from dclib.results import Store
-from dclib.spec import Condensation, MakeSet, Network, Training, TrainNetworks, architectures, derive, full, key, loops, spell
+from dclib.spec import Condensation, MakeSet, Network, Training, TrainNetworks, architectures, derive, full, key, loops, runs, spell
 from dclib.spec.architectures import AUTO, FAMILIES
 from dclib.spec.keys import acting
 
@@ -367,14 +367,14 @@ def test_the_keys_of_rotated_coloured_images_are_not_those_of_older_records():
     first = cell.runs()[0]
     assert first.hyper.augment == "crop+scale+rotate"
     assert first.key != "d7f97fae595e3e70"
-    assert full(first)["mended"] == [spec.ONE_MEAN]
+    assert full(first)["mended"] == [runs.ONE_MEAN]
     rotated = Training(augment="rotate")
     grey = [MakeSet("mnist"), MakeSet("usps+turned"), MakeSet("cifar10", channels=1), MakeSet("mine.npz", channels=1)]
     coloured = [MakeSet("cifar10"), MakeSet("mnist", channels=3), MakeSet("mine.npz")]
     assert [TrainNetworks(made, rotated).mended for made in grey] == [()] * len(grey)
-    assert [TrainNetworks(made, rotated).mended for made in coloured] == [(spec.ONE_MEAN,)] * len(coloured)
+    assert [TrainNetworks(made, rotated).mended for made in coloured] == [(runs.ONE_MEAN,)] * len(coloured)
     assert TrainNetworks(MakeSet("cifar10"), Training(augment="crop")).mended == ()
-    assert [spec.WholeTraining(name, augment="rotate").mended for name in ("mnist", "svhn")] == [(), (spec.ONE_MEAN,)]
+    assert [spec.WholeTraining(name, augment="rotate").mended for name in ("mnist", "svhn")] == [(), (runs.ONE_MEAN,)]
 
 
 def test_a_record_from_before_a_mend_is_told_by_its_run():
@@ -388,7 +388,7 @@ def test_a_record_from_before_a_mend_is_told_by_its_run():
 
 
 def test_grey_data_sets_have_one_channel():
-    assert set(spec.GREY) == {name for name, known in KNOWN.items() if known.channels == 1}
+    assert set(runs.GREY) == {name for name, known in KNOWN.items() if known.channels == 1}
 
 
 # --- options that act

@@ -16,7 +16,6 @@ from torch import Tensor
 from ..data.dataset import Dataset, generator
 from ..errors import Diverged, FileError, Interrupted
 from ..spec import Condensation, key
-from ..spec.trajectories import course
 from . import engine as engines
 from . import trial
 from .checkpoint import State, load_checkpoint, save_checkpoint
@@ -105,7 +104,7 @@ def condense(
         on_resume: called with the state that a checkpoint held.
         should_stop: asked before each inner step; True saves the state and raises.
         ranks: the processes that share the classes, from `ranks.joined`; the first of them reads and writes the checkpoint.
-        on_course: the checkpoint serves all runs that differ in K alone (see `courses`): it keeps the final state, too, and one
+        on_course: the checkpoint serves all runs that differ in K alone (see `trajectory`): it keeps the final state, too, and one
             that is farther than K is not used, where otherwise it is refused.
 
     Raises:
@@ -118,7 +117,7 @@ def condense(
     h, where = hyper.resolve(), engines.resolve_device(device)
     trial.check(h.network, dataset, h.precision)
     chosen = engines.choose(engine, where, work(h, dataset.classes))
-    identity = {"run": course(h), "data": dataset.hash, "seed": seed, "engine": chosen}
+    identity = {"run": h.trajectory, "data": dataset.hash, "seed": seed, "engine": chosen}
     identity["decay"] = h.outer_steps if h.image_lr_end else None  # no draw depends on K, but a decaying η_S does
     with engines.arithmetic(h.precision, where):
         condenser = Condenser(dataset.to(where), h, seed, chosen, ranks)

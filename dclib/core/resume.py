@@ -26,7 +26,10 @@ class Work(ABC):
         k: steps done.
         losses: what `step` returned for each of them.
         seconds: spent in them, in all processes that worked on it.
+        kept: the names of the lists that a checkpoint holds beside these numbers.
     """
+
+    kept: tuple[str, ...] = ("losses",)
 
     def __init__(self) -> None:
         self.k, self.losses, self.seconds = 0, [], 0.0
@@ -100,15 +103,16 @@ def _do_step(work: Work) -> None:
 
 def _save(work: Work, checkpoint: Path | str | None, identity: dict) -> float:
     if checkpoint is not None:
-        about = {"k": work.k, "losses": work.losses, "seconds": work.seconds}
+        about = {name: getattr(work, name) for name in ("k", *work.kept, "seconds")}
         save_tensors(checkpoint, work.tensors(), about, identity)
     return time.monotonic()
 
 
 def _resume(work: Work, checkpoint: Path | str, identity: dict) -> None:
-    tensors, about = load_tensors(checkpoint, identity, set(work.tensors()))
+    names = ("k", *work.kept, "seconds")
+    tensors, about = load_tensors(checkpoint, identity, set(work.tensors()), names)
     work.restore(tensors)
-    work.k, work.losses, work.seconds = about["k"], about["losses"], about["seconds"]
+    vars(work).update({name: about[name] for name in names})
 
 
 def optimiser_tensors(prefix: str, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:

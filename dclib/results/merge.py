@@ -165,7 +165,6 @@ class _Merge:
         older = [self._is_older(record, held[n], n) for n in record["accuracies"] if n in held]
         if new or any(older):
             self.store.add(record["preset"], plain(record))
-            self.store.records[record["key"]].sort(key=_started)
             self.merged.networks += len(new)
 
     def _is_older(self, theirs: dict[str, Any], ours: dict[str, Any], network: str) -> bool:

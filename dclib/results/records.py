@@ -1,6 +1,6 @@
 """What the files of results say: a record is one line of JSON, and a checkpoint knows how far it is.
 
-Lines are read and a torn or damaged one is told; a run is put into words.
+Each line of a file is read once; a torn or damaged one is told.
 """
 
 import json
@@ -33,28 +33,56 @@ def parsed(path: Path, parse: Callable[[Any], Any], what: str) -> Iterator[Any]:
         yield found
 
 
-def read_records(path: Path | str) -> Iterator[dict[str, Any]]:
-    """Yield the records of one file; a torn last line, left by a killed process, is skipped with a warning.
+class RecordFile:
+    """A file of records that other processes append to, of which each line is read once.
 
-    Raises:
-        FileError: a line that is not the last is no record.
+    Args:
+        path: of the file.
     """
-    try:
-        lines = Path(path).read_bytes().split(b"\n")
-    except OSError as error:
-        raise FileError(f"cannot read the records in {path}: {reason(error)}") from error
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+
+    def __init__(self, path: Path | str):
+        self.path, self.end, self.lines = Path(path), 0, 0
+
+    def appended(self) -> Iterator[dict[str, Any]]:
+        """Yield the records added since the last call; a torn last line, left by a killed process, is skipped with a warning.
+
+        Raises:
+            FileError: the file cannot be read, or a line that is not the last is no record.
+        """
         try:
-            record = json.loads(line)
-            _check_record(record)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            if number == len(lines):
-                warnings.warn(f"{path}: the last line is torn and is left out", stacklevel=2)
-                return
-            raise FileError(f"{path}, line {number}, is no record: delete that line") from error
-        yield record
+            with open(self.path, "rb") as file:
+                file.seek(self.end)
+                lines = file.readlines()
+        except OSError as error:
+            raise FileError(f"cannot read the records in {self.path}: {reason(error)}") from error
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                try:
+                    record = json.loads(line)
+                    _check_record(record)
+                except (ValueError, TypeError, KeyError, AttributeError) as error:
+                    if number == len(lines) and not line.endswith(b"\n"):
+                        warnings.warn(f"{self.path}: the last line is torn and is left out", stacklevel=2)
+                        return
+                    raise FileError(f"{self.path}, line {self.lines + 1}, is no record: delete that line") from error
+                yield record
+            self.end += len(line)
+            self.lines += line.endswith(b"\n")
+
+    @property
+    def replaced(self) -> bool:
+        """Whether what was read is no longer in the file: it is gone, or shorter."""
+        return not self.path.exists() or self.path.stat().st_size < self.end
+
+
+def read_records(path: Path | str) -> Iterator[dict[str, Any]]:
+    """Yield all records of one file, as `RecordFile.appended` does."""
+    return RecordFile(path).appended()
+
+
+def numbers(record: dict[str, Any]) -> set[int]:
+    """The numbers of the networks that a record tells of; a set, or a GAN, counts as one, number 0."""
+    return set(map(int, record.get("accuracies", (0,))))
 
 
 def _check_record(record: Any) -> None:

@@ -7,15 +7,15 @@ The preset `smoke` has a folder of its own, so that no page and no test depends 
 
 import json
 import os
+from bisect import insort
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ..experiments.presets import Cell, Run
 from ..spec.applications import ApplicationRun
 from .sets import CondensedSet
-from .records import FILES, checkpoint_about, read_records
+from .records import FILES, RecordFile, checkpoint_about, numbers, read_records
 from ..spec import TrainGan, WholeTraining
 from ..experiments.studies import Case
 from ..support.files import append_line, locked
@@ -47,17 +47,24 @@ class Store:
     def __init__(self, root: Path | str | None = None, checkpoints: Path | None = None, preset: str = ""):
         self.root = Path(root) if root is not None else results_root(preset)
         self.checkpoints = checkpoints
+        self._files: dict[Path, RecordFile] = {}
+        self._records: dict[str, list[dict[str, Any]]] = {}
 
-    @cached_property
+    @property
     def records(self) -> dict[str, list[dict[str, Any]]]:
-        """All records by key, oldest first."""
-        found: dict[str, list[dict[str, Any]]] = {}
+        """All records by key, oldest first, as they were when they were last read."""
+        if not self._files:
+            self.refresh()
+        return self._records
+
+    def refresh(self) -> None:
+        """Read what any process has appended since the files were last read."""
+        if any(file.replaced for file in self._files.values()):
+            self._files, self._records = {}, {}
         for path in sorted(self.root.glob("*/*.jsonl")):
-            for record in read_records(path):
-                found.setdefault(record["key"], []).append({**record, "preset": path.parent.name})
-        for records in found.values():
-            records.sort(key=lambda r: str(r.get("started", "")))
-        return found
+            for record in self._files.setdefault(path, RecordFile(path)).appended():
+                known = self._records.setdefault(record["key"], [])
+                insort(known, {**record, "preset": path.parent.name}, key=lambda r: str(r.get("started", "")))
 
     def add(self, preset: str, record: dict[str, Any]) -> None:
         """Append a record; a killed process leaves it whole or not at all.
@@ -65,39 +72,38 @@ class Store:
         Raises:
             FileError: the folder cannot be written.
         """
-        known = self.records  # read before the file has the new one, too
+        self.refresh()  # a damaged file is told before anything is written
         append_line(self.root / preset / FILES[record["kind"]], json.dumps(record, sort_keys=True))
-        known.setdefault(record["key"], []).append({**record, "preset": preset})
+        self.refresh()
 
     def add_once(self, preset: str, record: dict[str, Any]) -> bool:
-        """Append a record, unless another process has recorded the same set, or all of its networks, since ours were read.
+        """Append a record, unless another process has recorded the same set, or all of its networks.
 
         Raises:
             FileError: the folder cannot be read or written.
         """
         with locked(self.root / preset):
             self.refresh()
-            known = self.records.get(record["key"], [])
-            if known and not set(record.get("accuracies", ())).difference(*(r.get("accuracies", ()) for r in known)):
+            if numbers(record) <= self.recorded(record["key"]):
                 return False
             self.add(preset, record)
             return True
 
-    def refresh(self) -> None:
-        """Read the records anew when they are next asked for: another process may have added some."""
-        self.__dict__.pop("records", None)
+    def recorded(self, key: str) -> set[int]:
+        """The numbers of the networks recorded of a run; of a run that trains none it is 0."""
+        return set().union(*map(numbers, self.records.get(key, ())))
 
     def accuracies(self, key: str) -> dict[int, float]:
         """The test accuracies in percent recorded for a run that tests networks, by network; the oldest counts if there are two."""
         merged: dict[int, float] = {}
         for record in self.records.get(key, []):
-            for network, value in record["accuracies"].items():
+            for network, value in record.get("accuracies", {}).items():
                 merged.setdefault(int(network), value)
         return merged
 
     def missing(self, run: Run | ApplicationRun) -> list[int]:
         """The numbers of the networks of a run that are not recorded."""
-        recorded = self.accuracies(run.key)
+        recorded = self.recorded(run.key)
         return [j for j in range(run.networks) if j not in recorded]
 
     def incomplete(self, cells: Sequence[Cell | Case]) -> list[Cell | Case]:

@@ -11,7 +11,6 @@ import torch
 from ..core import engine as engines
 from ..data.dataset import Dataset
 from ..methods import continual, nas
-from ..methods.tasks import check_tasks
 from ..spec import derive, full
 from ..spec.applications import LearnTasks, TrainCandidate
 from ..support.progress import Progress
@@ -23,7 +22,7 @@ from .unchanged import check_unchanged, data_hash
 def learn_tasks(runner: Any, run: LearnTasks) -> None:
     """Learn the tasks of a run and record what was scored after each; a stopped run goes on from its checkpoint."""
     tasks = [sets.load(task, run.image_size, run.channels) for task in run.tasks]
-    check_tasks(tasks, run.hyper)  # before sets are condensed
+    continual.check_tasks(tasks, run.hyper)  # before sets are condensed
     check_unchanged(runner.store, full(run), data_hash(tasks))
     made, started = [runner.make_set(s) for s in run.sets] or None, now()
     what = f"learning {', '.join(run.tasks)} with a memory filled by {run.hyper.memory}, seed {run.seed}"

@@ -10,8 +10,8 @@ from ..core.checkpoint import State
 from ..data.dataset import Dataset
 from ..report.figures import save_grid
 from ..results.sets import check_drawable
-from ..spec import MakeSet, Network, Training, derive
-from ..spec.checks import usual_augmentation
+from ..spec import MakeSet, Network, derive
+from ..spec.variants import stage_t
 from .sets import as_set
 
 Look = Callable[[State], None]
@@ -52,7 +52,7 @@ def early_accuracy(run: MakeSet, network: Network, dataset: Dataset, tell: Calla
         how: `device` and `engine`, as for `train.evaluate`.
     """
     labels = torch.arange(dataset.classes).repeat_interleave(run.hyper.ipc)
-    hyper = Training(network=network, augment=usual_augmentation(dataset.source, network)).resolve()
+    hyper = stage_t(dataset.source, network=network)
 
     def look(state: State) -> None:
         images = state.images.flatten(0, 1).float()

@@ -15,13 +15,11 @@ from ..experiments.studies import Case
 from ..experiments.work import size
 from ..results import Store
 from ..results.records import in_words
-from ..spec import TrainNetworks, full
+from ..spec import TrainNetworks, full, shared_trajectories
 from ..spec.applications import ApplicationRun, LearnTasks, TrainCandidate
-from ..spec.trajectories import course_of, shared
 from ..support.files import check_writable
-from ..support.progress import Progress, Uneven
+from ..support.progress import Progress, Uneven, stopping
 from ..support.provenance import launched
-from ..support.stopping import stopping
 from . import spread as spreading
 from .cluster import check_request, connected
 from .jobs import Answer, Board, Doable, Job, answer, needed
@@ -41,7 +39,7 @@ def execute(cells: Sequence[Cell | Case], runner: Runner) -> None:
     """
     ordered = [(cell, list(cell.runs())) for cell in sorted(cells, key=lambda cell: cell.cost)]
     runs = [run for _, its in ordered for run in its]
-    runner.courses = shared(run.set for run in runs if isinstance(run, TrainNetworks))
+    runner.courses = shared_trajectories(run.set for run in runs if isinstance(run, TrainNetworks))
     groups = [some for cell, its in ordered for some in together(cell, its) if any(map(runner.store.missing, some))]
     failures = Failures(runner.store)
     sizes = [size(some[0]) for some in groups if isinstance(some[0], TrainCandidate)]
@@ -102,7 +100,7 @@ class Failures:
 
 def forget(runs: Iterable[Run | ApplicationRun], store: Store, preset: str) -> None:
     """Remove the states that several of these runs, which are done, have shared."""
-    names = {course_of(run.set) for run in runs if isinstance(run, TrainNetworks)}
+    names = {run.set.trajectory for run in runs if isinstance(run, TrainNetworks)}
     names |= {run.first_task for run in runs if isinstance(run, LearnTasks)}
     for name in names:
         store.remove_checkpoint(preset, name)

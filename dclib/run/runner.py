@@ -21,7 +21,6 @@ from ..results import CondensedSet, Store
 from ..spec import MakeSet, TrainGan, TrainNetworks, WholeTraining, derive, full
 from ..spec.applications import ApplicationRun, LearnTasks
 from ..spec.baselines import loss_summary
-from ..spec.trajectories import course_of
 from ..support.files import locked
 from ..support.progress import Progress
 from ..support.provenance import now, provenance
@@ -39,7 +38,7 @@ class Runner:
         device: "auto", "cpu", "cuda" …
         engine: "auto", "eager", "compiled" or "captured".
         should_stop: asked between steps.
-        courses: those that several of the sets to be made lie on, each with its longest K; their states are kept (see `courses`).
+        courses: those that several of the sets to be made lie on, each with its longest K; their states are kept.
     """
 
     store: Store
@@ -101,7 +100,7 @@ class Runner:
 
     def _course(self, run: MakeSet) -> tuple[str, int]:
         """The course that a set lies on with others, and its length; empty if it is made for itself."""
-        name = course_of(run)
+        name = run.trajectory
         if name in self.courses:
             return name, self.courses[name]
         begun = self.store.checkpoints is None and self.store.checkpoint_path(self.preset, name).exists()

@@ -18,7 +18,7 @@ from ..core import train
 from ..core.checkpoint import State
 from ..core.ranks import ALONE, Ranks
 from ..data import dataset as data
-from ..data.folders import normal
+from ..data.formats import normal
 from ..data.sources import spelled, stamp
 from ..errors import DataError
 from ..methods import coresets
@@ -83,7 +83,7 @@ def condense_images(
 ) -> tuple[torch.Tensor, dict[str, Any]]:
     """Condense under a progress bar; returns the images (classes, ipc, c, h, w) and what a record says of the work.
 
-    With `longest` the run is a station of a course (see `courses`), which is as long as that and has one engine. Each of `looks`
+    With `longest` the run is a station of a course (see `trajectory`), which is as long as that and has one engine. Each of `looks`
     is called after each outer step (see `watch`).
     """
 
@@ -137,7 +137,7 @@ def train_whole(
             engine=engine,
             checkpoint=checkpoint,
             on_step=lambda state: progress.step(whole.note(state)),
-            on_resume=lambda state: progress.skip(state.step),
+            on_resume=lambda state: progress.skip(state.k),
             should_stop=should_stop,
         )
 
