@@ -12,9 +12,8 @@ from dclib.errors import DataError, Interrupted, SpecError
 from dclib.experiments import CPU, GAN, MORE_BASELINES, ORS, PAPER, SMOKE, Cell, Preset
 from dclib.methods import gan
 from dclib.report.sentences import cost_sentence
-from dclib.results import CondensedSet, Store
+from dclib.results import CondensedSet, Store, table
 from dclib.results.merge import merge_into
-from dclib.results.outcomes import look_up
 from dclib.run import compute, sets
 from dclib.run.workers import Job, do
 from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, full, spell
@@ -187,7 +186,6 @@ def test_its_number_and_its_cost_are_told(runner, monkeypatch):
     monkeypatch.setitem(experiments.PRESETS, "smoke", PRESET)
     narrow = dict(dataset="made", ipc=2, network=GAN)
     compute.execute(MORE_BASELINES.cells(PRESET, **narrow), runner)
-    (outcome,) = look_up("more_baselines", "smoke", Store(runner.store.root), **narrow)
-    assert outcome.shown
-    assert len(outcome.sets) == 2
-    assert re.search("1 GAN took [0-9]+ s, 2 sets took [0-9]+ s and 2 trained networks took", cost_sentence([outcome]))
+    found = table("more_baselines", "smoke", Store(runner.store.root), **narrow)
+    assert found.sets.tolist() == [2]
+    assert re.search("1 GAN took [0-9]+ s, 2 sets took [0-9]+ s and 2 trained networks took", cost_sentence(found))
