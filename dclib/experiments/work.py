@@ -5,7 +5,7 @@ A backward pass counts twice the forward one, and a synthetic image's second der
 """
 
 import math
-from functools import cache, singledispatch
+from functools import cache
 from itertools import pairwise
 
 from ..data.sources import KNOWN
@@ -13,6 +13,7 @@ from ..spec import MakeSet, TrainNetworks, WholeTraining
 from ..spec.applications import LearnTasks, TrainCandidate
 from ..spec.architectures import Network
 from ..spec.baselines import GanTraining, TrainGan
+from ..spec.keys import Run
 
 TRAINING = 3  # forward passes in the time of one with its backward pass
 SECOND = 13  # and of a synthetic image's gradient through the gradient: its time in the notebook `speed`, in these units
@@ -119,14 +120,12 @@ def _forward(run: MakeSet | WholeTraining, network: Network, stage: str = "train
     return forward(network.resolve(stage), *shape_of(run.dataset, run.image_size, run.channels))
 
 
-@singledispatch
-def flop(run: MakeSet | TrainNetworks | WholeTraining | TrainGan | LearnTasks | TrainCandidate) -> int:
-    """The operations of a run, without those of the runs it stands on; of a run of several networks, those of one."""
-    raise TypeError(type(run).__name__)
+def flop(run: Run) -> int:
+    """The operations of a run, without those of the runs it needs; of a run of several networks, those of one."""
+    return FLOP[type(run)](run)
 
 
-@flop.register
-def _(run: MakeSet) -> int:
+def _make_set(run: MakeSet) -> int:
     (train, _), (_, _, classes) = _counts(run.dataset), shape_of(run.dataset)
     if run.method == "distill":
         h = run.distillation
@@ -142,8 +141,7 @@ def _(run: MakeSet) -> int:
     return train * _forward(run, run.whole.network) if run.method in ("herding", "k-center") else 0
 
 
-@flop.register
-def _(run: TrainNetworks) -> int:
+def _train_networks(run: TrainNetworks) -> int:
     (_, test), (_, _, classes), one = _counts(run.set.dataset), shape_of(run.set.dataset), _forward(run.set, run.hyper.network)
     if run.way == "rates":
         h = run.set.distillation
@@ -151,14 +149,12 @@ def _(run: TrainNetworks) -> int:
     return ((run.hyper.resolve().epochs + 1) * TRAINING * run.set.hyper.ipc * classes + test) * one
 
 
-@flop.register
-def _(run: WholeTraining) -> int:
+def _train_whole(run: WholeTraining) -> int:
     train, test = _counts(run.dataset)
     return run.epochs * (TRAINING * (train - run.held_out) + test) * _forward(run, run.network)
 
 
-@flop.register
-def _(run: TrainGan) -> int:
+def _train_gan(run: TrainGan) -> int:
     channels, side, classes = shape_of(run.dataset, run.image_size)
     generator, discriminator = _gan(run.hyper, channels, side, classes)
     images = generator + 2 * TRAINING * discriminator + TRAINING * (generator + discriminator)
@@ -176,8 +172,7 @@ def _gan(h: GanTraining, channels: int, side: int, classes: int) -> tuple[int, i
     return generator, layers.linear(1).flop
 
 
-@flop.register
-def _(run: LearnTasks) -> int:
+def _learn_tasks(run: LearnTasks) -> int:
     h, (channels, side, classes) = run.hyper, shape_of(run.tasks[0], run.image_size, run.channels)
     passes, later = TRAINING + bool(h.distillation), len(run.tasks) - 1
     first = TRAINING * (h == h.unremembered)  # all memories begin from there: it is learnt once
@@ -186,8 +181,7 @@ def _(run: LearnTasks) -> int:
     return (steps + tests) * forward(h.network.resolve("train"), channels, side, classes)
 
 
-@flop.register
-def _(run: TrainCandidate) -> int:
+def _train_candidate(run: TrainCandidate) -> int:
     tests = run.tested * _counts(run.dataset)[1]
     return (_images(run) + tests) * forward(run.network.resolve("train"), *shape_of(run.dataset))
 
@@ -199,3 +193,13 @@ def _images(run: TrainCandidate) -> int:
 def size(run: TrainCandidate) -> int:
     """How much a candidate's training takes beside another's, whatever their images: colours at 32 pixels stand for all."""
     return _images(run) * forward(run.network.resolve("train"), 3, 32, 10)
+
+
+FLOP = {
+    MakeSet: _make_set,
+    TrainNetworks: _train_networks,
+    WholeTraining: _train_whole,
+    TrainGan: _train_gan,
+    LearnTasks: _learn_tasks,
+    TrainCandidate: _train_candidate,
+}

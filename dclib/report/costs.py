@@ -6,8 +6,7 @@ from typing import Any
 from .. import experiments
 from ..experiments import studies
 from ..experiments.work import flop, shape_of
-from ..spec import MakeSet, TrainNetworks, shared_trajectories
-from ..spec.applications import ApplicationRun, behind
+from ..spec import MakeSet, shared_trajectories
 
 DECLARED = {**experiments.ALL, **studies.ALL}
 
@@ -35,8 +34,8 @@ def _rows(name: str, preset: str) -> list[dict[str, Any]]:
         if getattr(cell, "network", "") in [*experiments.ORS][1:]:
             continue
         for run in cell.runs():
-            for one in (*_needed(run), run):
-                networks = max(getattr(one, "networks", 1), found.get(one.key, {"networks": 1})["networks"])
+            for one in run.behind():
+                networks = max(one.networks, found.get(one.key, {"networks": 1})["networks"])
                 found[one.key] = {"datasets": cell.datasets, "networks": networks}
                 runs[one.key] = one
     place = {"experiment": name, "preset": preset}
@@ -44,12 +43,6 @@ def _rows(name: str, preset: str) -> list[dict[str, Any]]:
     longest = shared_trajectories(condensed.values())
     passed = {key for key, run in condensed.items() if longest and run.hyper.outer_steps < longest.get(run.trajectory, 0)}
     return [place | {"key": key, **_about(run), **found[key]} for key, run in runs.items() if key not in passed]
-
-
-def _needed(run: Any) -> list[Any]:
-    """The runs that must be done before this one."""
-    sets = (run.set,) if isinstance(run, TrainNetworks) else behind(run) if isinstance(run, ApplicationRun) else ()
-    return [needed for made in sets for needed in (made.base, made) if needed]
 
 
 def _about(run: Any) -> dict[str, Any]:

@@ -147,7 +147,7 @@ def _recorded(experiment: str, cell: Cell, store: Store) -> dict[str, Any]:
     runs = cell.runs(range(cell.sets) if cell.network in ORS else SETS)
     sets = _accuracies(cell, runs, store)
     planned = (len(sets) or 1 if ORS.get(cell.network, 1.0) < 1 else cell.sets), runs[0].networks
-    behind = dict.fromkeys(key for run in runs for key in _behind(run)) if sets else ()
+    behind = dict.fromkeys(one.key for run in runs for one in run.behind()) if sets else ()
     return dict(
         experiment=experiment,
         **cell.place,
@@ -171,13 +171,6 @@ def _accuracies(cell: Cell, runs: Sequence[Run], store: Store) -> dict[str, tupl
         return {}
     ranked = sorted(sets, key=lambda key: fmean(sets[key]), reverse=True)
     return {key: sets[key] for key in ranked[: max(1, round(share * len(sets)))]}
-
-
-def _behind(run: Run) -> list[str]:
-    """The keys of a run and of those that made its set."""
-    if isinstance(run, WholeTraining):
-        return [run.key]
-    return [*([run.set.base.key] if run.set.base else []), run.set.key, run.key]
 
 
 def varying(cells: "pd.DataFrame") -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import one_of
 from ..experiments import BEST, PRESETS
-from ..spec.applications import ApplicationRun, behind
+from ..spec.applications import ApplicationRun
 from .store import Store
 from ..experiments.studies import CONTINUAL, NAS, SOURCES, Case, Study
 from .claims import Interval
@@ -79,9 +79,7 @@ def _chosen(study: Study, preset: str, store: Store, narrow: dict[str, Any]) -> 
 
 def _records(run: ApplicationRun, store: Store) -> list[dict[str, Any]]:
     """The records of a run and of what it stands on."""
-    made = behind(run)
-    wholes = [s.whole for s in made if s.whole]
-    return [record for r in (*wholes, *made, run) for record in store.records.get(r.key, [])]
+    return [record for one in run.behind() for record in store.records.get(one.key, [])]
 
 
 def learned(preset: str = "best", store: Store | None = None, **narrow: Any) -> list[Learned]:

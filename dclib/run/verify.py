@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
+from tabulate import tabulate
+
 from .. import experiments
 from ..errors import DataError, FileError, SpecError
 from ..results import CondensedSet, Store
 from ..results.outcomes import DASH, SETS
 from ..spec import TrainNetworks
-from ..support.console import table
 
 FLOOR = 1.0  # points that are always allowed
 ERRORS = 3.0  # standard errors of the difference that are allowed beyond
@@ -141,7 +142,9 @@ def verify(
 def report(checked: Sequence[Checked]) -> str:
     """A table of all runs, and a sentence."""
     head = ("run", "recorded", "again", "difference", "allowed", "")
-    return f"{table(head, [one.row() for one in checked])}\n{sentence(checked)}"
+    align = ("left", *["right"] * 4, "left")
+    rows = [one.row() for one in checked]
+    return f"{tabulate(rows, head, tablefmt='plain', disable_numparse=True, colalign=align)}\n{sentence(checked)}"
 
 
 def sentence(checked: Sequence[Checked]) -> str:

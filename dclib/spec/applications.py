@@ -218,8 +218,3 @@ def _options(narrow: str) -> list[tuple[str, Sequence[str]]]:
 
 
 ApplicationRun = LearnTasks | TrainCandidate
-
-
-def behind(run: ApplicationRun) -> tuple[MakeSet, ...]:
-    """The runs that make the sets a run of an application stands on."""
-    return run.needs()

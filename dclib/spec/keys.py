@@ -74,6 +74,10 @@ class Run:
         """The runs that must be done first."""
         return ()
 
+    def behind(self) -> list["Run"]:
+        """All runs that must be done for this one, itself included, each after those that it needs."""
+        return [*(one for need in self.needs() for one in need.behind()), self]
+
     def finished(self, about: dict[str, Any]) -> bool:
         """Whether a file in "whole" that says this of itself is the end of the run."""
         return False
