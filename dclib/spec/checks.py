@@ -5,6 +5,7 @@ The checks of values, the options of the command line and the tables in the book
 
 import dataclasses
 import math
+from functools import cache
 from typing import Any
 
 from ..errors import SpecError, one_of
@@ -32,23 +33,25 @@ def check(spec: Any) -> None:
     Raises:
         SpecError: a hyper-parameter of another type, out of its range, or not among its choices.
     """
-    for f in declared(spec):
+    for f in declared(type(spec)):
         value, rules = getattr(spec, f.name), f.metadata
         if "choices" in rules:
             parts = str(value).split("+") if rules.get("joined") else [value]
             for part in parts:
                 one_of(f.name, part, ("none", *rules["choices"]) if rules.get("joined") and len(parts) == 1 else rules["choices"])
-        elif f.type is bool:
-            require(isinstance(value, bool), f"{f.name} must be true or false, not {value!r}")
-        elif f.type in (int, float):
-            require(_allowed(value, f.type, rules), f"{f.name} must be {range_of(f)}, not {value!r}")
-            require("at_least" not in rules or value <= LARGEST, f"{f.name} is at most {LARGEST:,}, not {value:,}")
-            object.__setattr__(spec, f.name, f.type(value))  # 1 and 1.0 are one run, with one key
+        elif f.type in (int, float, bool):
+            if not _allowed(value, f.type, rules):
+                raise SpecError(f"{f.name} must be {range_of(f)}, not {value!r}")
+            if "at_least" in rules and value > LARGEST:
+                raise SpecError(f"{f.name} is at most {LARGEST:,}, not {value:,}")
+            if type(value) is not f.type:  # 1 and 1.0 are one run, with one key
+                object.__setattr__(spec, f.name, f.type(value))
 
 
-def declared(spec: Any) -> list[dataclasses.Field]:
-    """The hyper-parameters of a dataclass, or of one of its objects."""
-    return [f for f in dataclasses.fields(spec) if "help" in f.metadata]
+@cache
+def declared(kind: type) -> tuple[dataclasses.Field, ...]:
+    """The hyper-parameters of a dataclass."""
+    return tuple(f for f in dataclasses.fields(kind) if "help" in f.metadata)
 
 
 def range_of(f: dataclasses.Field) -> str:
@@ -68,7 +71,8 @@ def require(ok: bool, sentence: str) -> None:
 
 
 def _allowed(value: Any, kind: type, rules: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, kind if kind is int else int | float) or not math.isfinite(value):
+    if kind is bool or isinstance(value, bool):
+        return kind is bool and isinstance(value, bool)
+    if not isinstance(value, (int, kind)) or not math.isfinite(value):
         return False
-    least, above, below = rules.get("at_least", -math.inf), rules.get("above", -math.inf), rules.get("below", math.inf)
-    return least <= value < below and value > above
+    return rules.get("at_least", value) <= value < rules.get("below", math.inf) and value > rules.get("above", -math.inf)
