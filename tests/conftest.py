@@ -1,8 +1,9 @@
-"""Small made data, for the tests that need images but no particular ones."""
+"""What the tests share: small made data, the records that git holds, and the slow processes that run beside the tests."""
 
 import dataclasses
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from dclib.data.dataset import Dataset
 from dclib.results import Store
 from dclib.run import compute as run
 from dclib.run import sets
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def pytest_configure(config):
@@ -36,13 +39,73 @@ def pytest_unconfigure(config):
 
 def committed_results(folder: Path) -> Path:
     """Write what git's index has below results/ into a folder and return it; without git, return the checkout's own."""
-    root = Path(__file__).resolve().parents[1]
-    listed = subprocess.run(["git", "ls-files", "-z", "results"], cwd=root, capture_output=True)
+    listed = subprocess.run(["git", "ls-files", "-z", "results"], cwd=ROOT, capture_output=True)
     if listed.returncode:
-        return root / "results"
+        return ROOT / "results"
     command = ["git", "checkout-index", "-z", "--stdin", f"--prefix={folder}/"]
-    subprocess.run(command, cwd=root, input=listed.stdout, check=True)
+    subprocess.run(command, cwd=ROOT, input=listed.stdout, check=True)
     return folder / "results"
+
+
+# --- processes beside the tests
+
+
+def pytest_collection_modifyitems(items):
+    """Put the tests that wait for a process beside the tests at the end."""
+    items.sort(key=lambda item: bool({"html", "nbval"} & set(item.fixturenames)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def beside(request, tmp_path_factory):
+    """The book's build and nbval take minutes, so they start before the first test if a test asks for them.
+
+    Returns for each its process and the folder that it writes to.
+    """
+    asked, started = {name for item in request.session.items for name in item.fixturenames}, {}
+    for name, command in {"html": build_book, "nbval": run_nbval}.items():
+        if name in asked:
+            folder = tmp_path_factory.mktemp(name)
+            with (folder / "output.txt").open("w") as output:
+                process = subprocess.Popen(command(folder), stdout=output, stderr=subprocess.STDOUT, cwd=folder)
+            started[name] = process, folder
+    yield started
+    for process, _ in started.values():
+        process.kill()
+        process.wait()
+
+
+def build_book(folder: Path) -> list[str]:
+    """The command that `make book` gives: every warning an error, every reference resolved, every notebook executed."""
+    command = [Path(sys.executable).with_name("jupyter-book"), "build", ROOT, "--path-output", folder]
+    return [*map(str, command), "--all", "-W", "-n", "--keep-going"]
+
+
+def run_nbval(folder: Path) -> list[str]:
+    """The command that executes the notebooks and compares their kept tables, with a copy of one whose table is wrong."""
+    text = (ROOT / "notebooks/datasets.ipynb").read_text()
+    assert "73,257 |" in text
+    (folder / "wrong.ipynb").write_text(text.replace("73,257 |", "73,258 |"))
+    command = [sys.executable, "-m", "pytest", "--nbval-lax", "--nbval-current-env", "-v", "-c", os.devnull]
+    return [*command, f"--rootdir={folder}", str(ROOT / "notebooks"), str(folder)]
+
+
+@pytest.fixture(scope="session")
+def html(beside) -> Path:
+    """The book, built."""
+    process, folder = beside["html"]
+    assert process.wait() == 0, (folder / "output.txt").read_text()[-6000:]
+    return folder / "_build/html"
+
+
+@pytest.fixture(scope="session")
+def nbval(beside) -> str:
+    """What nbval says of every notebook."""
+    process, folder = beside["nbval"]
+    process.wait()
+    return (folder / "output.txt").read_text()
+
+
+# --- data and runs
 
 
 @pytest.fixture(scope="session")

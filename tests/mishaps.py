@@ -1,7 +1,8 @@
-"""A campaign of mistakes: requests that make no sense, and files with random bytes changed, lost or added.
+"""Mistakes that a user may make (`mishaps.txt` lists them), and files with random bytes changed, lost or added.
 
-Each request must end in one sentence on stderr and a status that is not 0, or, where a file was damaged, in the very result
-that the file gives when it is whole; no file that was there before may change. `campaign.py --inputs` runs it.
+Each mistake must end in one sentence on stderr that names what is wrong, and a status that is not 0. A damaged file must be
+refused so, too, or give the result that it gives when it is whole. No file that was there before may change.
+`campaign.py --inputs` tries all of it.
 """
 
 import contextlib
@@ -10,8 +11,10 @@ import io
 import json
 import os
 import random
+import re
 import shlex
 import shutil
+import signal
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,17 +23,16 @@ from typing import NamedTuple
 import numpy as np
 
 TINY = ("-K", "2", "--real-batch", "4", "--network", "MLP:width=4,depth=1", "--engine", "eager", "--device", "cpu")
-NOTEBOOKS = {
-    "preset": ["", "bestt", 3, None, ["smoke"]],
-    "recompute": ["yes", 2, None],
-    "device": ["gpu", "", 0],
-    "datasets": ["digit", "", [], 3],
-    "ipc": [0, -1, "x", [], 1.5],
-    "networks": ["LeNett", "", [], 7],
-    "test_networks": ["random", "", "MLP:width=0"],
-    "variants": ["K=3", "init=nois"],
-    "dataset": ["digits"],
-}
+# a user's network; built for the LEFT-th time (three trials, then each step) it sends a SIGNAL so many TIMES
+NET = """
+import os
+from torch import nn
+def Net(channels, classes, size):
+    os.environ["LEFT"] = str(int(os.environ.get("LEFT", 0)) - 1)
+    for _ in range(int(os.environ.get("TIMES", 1)) * (os.environ["LEFT"] == "0")):
+        os.kill(os.getpid(), int(os.environ["SIGNAL"]))
+    return nn.Sequential(nn.Flatten(), nn.Linear(channels * size[0] * size[1], 8), nn.ReLU(), nn.Linear(8, classes){})
+"""
 
 
 class Case(NamedTuple):
@@ -45,7 +47,7 @@ class Case(NamedTuple):
 
 
 def furnish(place: Path) -> None:
-    """Put into a folder, which becomes the current one, what the requests name."""
+    """Put into a folder, which becomes the current one, what the mistakes name."""
     from PIL import Image
 
     from dclib.cli.main import main
@@ -55,9 +57,8 @@ def furnish(place: Path) -> None:
         assert main(["condense", "digits", "-o", "set", *TINY]) == 0
         assert main(["export", "set", "--to", "npz", "-o", "whole.npz"]) == 0
     Path("bad.py").write_text("1 / 0\n")
-    head = "from torch import nn\ndef Net(channels, classes, size):\n    return nn.Sequential(nn.Flatten(), "
-    Path("good.py").write_text(head + "nn.Linear(channels * size[0] * size[1], classes))\n")
-    Path("dropping.py").write_text(head + "nn.Linear(channels * size[0] * size[1], classes), nn.Dropout())\n")
+    Path("good.py").write_text(NET.format(""))
+    Path("dropping.py").write_text(NET.format(", nn.Dropout()"))
     pixels = np.arange(48, dtype=np.uint8).reshape(3, 4, 4)
     good = {"x_train": pixels, "y_train": np.arange(3), "x_test": pixels, "y_test": np.arange(3)}
     wrong = {
@@ -92,62 +93,67 @@ def state(place: Path) -> dict[str, str]:
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(place.rglob("*")) if path.is_file()}
 
 
-def called(arguments: tuple[str, ...], place: Path) -> tuple[int, str, str, str]:
-    """Status, output, errors, and what is wrong with the way that the command behaved, if anything."""
+def called(arguments: list[str]) -> tuple[int, str]:
+    """The status of a command, and what it says on stderr."""
     from dclib.cli.main import main
 
-    before = state(place)
-    with silent() as (out, err), warnings.catch_warnings():
+    with silent() as (_, err), warnings.catch_warnings():
         warnings.simplefilter("default")  # as for a user
-        try:
-            status = main(list(arguments))
-        except BaseException as error:  # an interpreter's exit, too
-            return -1, "", "", f"raised {type(error).__name__}"
-    after, said = state(place), [line for line in err.getvalue().splitlines() if line.startswith("dclib: ")]
-    lost = [path for path, content in before.items() if after.get(path) != content]
-    if lost:
-        return status, out.getvalue(), err.getvalue(), f"changed {lost[0]}"
-    if status != 0 and (len([line for line in said if "warning" not in line]) != 1 or "Traceback" in err.getvalue()):
-        return status, out.getvalue(), err.getvalue(), f"said {err.getvalue()[-200:]!r}"
-    if "dclib: unexpected " in err.getvalue():
-        return status, out.getvalue(), err.getvalue(), f"did not expect it: {said[0]}"
-    return status, out.getvalue(), err.getvalue(), ""
+        return main(arguments), err.getvalue()
 
 
-def listed() -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The requests of `mishaps.txt`, each with its kind."""
+def evaluated(call: str) -> tuple[int, str]:
+    """The same of a call in Python."""
+    from dclib.errors import DclibError
+    from dclib.reproduce import reproduce, reproduce_study
+
+    try:
+        with silent():
+            eval(call, {"reproduce": reproduce, "reproduce_study": reproduce_study})
+    except DclibError as error:
+        return 1, f"dclib: {error}"
+    return 0, ""
+
+
+def outcome(place: Path, act: Callable[[], tuple[int, str]], *words: str) -> str:
+    """What comes of an act: "refused", "was done", or what is wrong with the way that it ended."""
+    before = state(place)
+    try:
+        status, err = act()
+    except BaseException as error:  # an interpreter's exit, too
+        return f"raised {type(error).__name__}: {error}"
+    after, said = state(place), [line for line in err.splitlines() if line.startswith("dclib: ") and "warning" not in line]
+    if lost := [path for path, content in before.items() if after.get(path) != content]:
+        return f"changed {lost[0]}"
+    if not status:
+        return "was done"
+    if len(said) != 1 or "Traceback" in err or "dclib: unexpected " in err:
+        return f"said {err[-200:]!r}"
+    return "refused" if all(word in said[0] for word in words) else f"said {said[0]!r}, without one of {words}"
+
+
+def listed() -> Iterator[tuple[str, str, list[str]]]:
+    """Every mistake of `mishaps.txt`: its kind, the command or the call, and the words that the sentence must name."""
     kind = ""
     for line in Path(__file__).with_suffix(".txt").read_text().splitlines():
         if line.startswith("## "):
             kind = line[3:]
         elif line and not line.startswith("#"):
-            words = shlex.split(line)
-            yield kind, tuple(w for word in words for w in (TINY if word == "TINY" else (word,)))
+            request, *words = line.split(" | ")
+            values = re.search(r"\{(.*)\}", request)
+            for value in re.findall(r"'.*?'|\S+", values[1]) if values else [""]:
+                yield kind, re.sub(r"\{.*\}", lambda _, value=value: value, request), [*words, value.strip("[]'\"")]
 
 
-def requests(place: Path) -> Iterator[Case]:
-    """Requests that make no sense."""
-    for kind, arguments in listed():
-        status, _, _, wrong = called(arguments, place)
-        yield Case(kind, shlex.join(arguments), wrong or ("refused" if status else "was done"))
-
-
-def notebooks() -> Iterator[Case]:
-    """Parameters of notebooks that make no sense."""
-    from dclib.errors import DclibError
-    from dclib.reproduce import reproduce
-
-    for name, values in NOTEBOOKS.items():
-        for value in values:
-            try:
-                with silent():
-                    reproduce("cross_arch", **{name: value})
-                came = "was done"
-            except DclibError as error:
-                came = "refused" if "\n" not in str(error) else f"said {str(error)!r}"
-            except Exception as error:
-                came = f"raised {type(error).__name__}: {error}"
-            yield Case("notebook parameters", f"{name} = {value!r}", came)
+def mistakes(place: Path) -> Iterator[Case]:
+    """Make every mistake of the list."""
+    for kind, request, words in listed():
+        if "(" in request:
+            came = outcome(place, lambda call=request: evaluated(call), *words)
+        else:
+            arguments = shlex.split(request.replace("TINY", shlex.join(TINY)))
+            came = outcome(place, lambda arguments=arguments: called(arguments), *words)
+        yield Case(kind, request, came)
 
 
 def mutated(content: bytes, draw: random.Random) -> bytes:
@@ -165,28 +171,29 @@ def mutated(content: bytes, draw: random.Random) -> bytes:
     return content[:at] + between + content[at + length :]
 
 
-def damaged(place: Path, count: int, draw: random.Random) -> Iterator[Case]:
+def damaged(count: int, draw: random.Random) -> Iterator[Case]:
     """Files of each kind with random mutations, `count` of each."""
-    kinds: dict[str, tuple[str, tuple[str, ...], Callable[[], object]]] = {
-        "data (.npz)": ("whole.npz", ("condense", "hurt.npz", "-o", "made", *TINY), _images),
-        "sets (.safetensors)": ("set", ("show", "hurt", "-o", "made.png"), lambda: Path("made.png").read_bytes()),
-        "checkpoints": ("state", ("condense", "digits", "-o", "made", *TINY), _images),
-        "pictures (.png)": ("picture.png", ("condense", "./hurt", "--image-size", "8", "-o", "made", *TINY), _images),
-        "records (.jsonl)": ("records", ("status", "--results", "hurt"), _accuracies),
+    kinds: dict[str, tuple[str, list[str], Callable[[], object]]] = {
+        "data (.npz)": ("whole.npz", ["condense", "hurt.npz", "-o", "made", *TINY], _images),
+        "sets (.safetensors)": ("set", ["show", "hurt", "-o", "made.png"], lambda: Path("made.png").read_bytes()),
+        "checkpoints": ("state", ["condense", "digits", "-o", "made", *TINY, "--network", "good.py:Net"], _images),
+        "pictures (.png)": ("picture.png", ["condense", "./hurt", "--image-size", "8", "-o", "made", *TINY], _images),
+        "records (.jsonl)": ("records", ["status", "method", "--results", "hurt"], _accuracies),
     }
     _keep_originals()
     for kind, (source, arguments, result) in kinds.items():
         original, expected = Path(source).read_bytes(), None
         for i in range(-1, count):  # first the whole file
             _place(kind, original if i < 0 else mutated(original, draw))
-            status, _, err, wrong = called(arguments, Path("kept"))
-            came = "refused" if status else result()
+            came = outcome(Path("kept"), lambda arguments=arguments: called(arguments))
+            found = result() if came == "was done" else None
             if i < 0:
-                assert not status, f"{kind}: {err}"
-                expected = came
-            else:
-                right = "harmless" if came == expected else "unnoticed" if "records" in kind else "gave another result"
-                yield Case(f"damaged {kind}", f"mutation {i}", wrong or ("refused" if status else right))
+                assert came == "was done", f"{kind}: {came}"
+                expected = found
+            elif came == "was done":
+                came = "harmless" if found == expected else "unnoticed" if "records" in kind else "gave another result"
+            if i >= 0:
+                yield Case(f"damaged {kind}", f"mutation {i}", came)
             _clear()
 
 
@@ -194,23 +201,11 @@ def _keep_originals() -> None:
     """Make a checkpoint, a picture and records, and remember in `kept` what no mutation may change."""
     from PIL import Image
 
-    import dclib.core.condense
-    from dclib.cli.main import main
-    from dclib.errors import Interrupted
-
     Path("kept").mkdir()
     Path("kept", "set").write_bytes(Path("set").read_bytes())
-    finished, dclib.core.condense.CHECKPOINT_SECONDS = dclib.core.condense.finished, -1.0
-
-    def stopped(state: object, hyper: object) -> bool:
-        if state.k:
-            raise Interrupted("stopped")
-        return finished(state, hyper)
-
-    dclib.core.condense.finished = stopped
-    with silent():
-        assert main(["condense", "digits", "-o", "made", *TINY]) == 130
-    dclib.core.condense.finished, dclib.core.condense.CHECKPOINT_SECONDS = finished, 20.0
+    os.environ.update(LEFT="5", SIGNAL=str(int(signal.SIGINT)))  # at the second of two steps
+    status, err = called(["condense", "digits", "-o", "made", *TINY, "--network", "good.py:Net"])
+    assert status == 130, err
     os.replace("made.checkpoint", "state")
     Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).save("picture.png")
     line = {"key": "0123456789abcdef", "kind": "TrainNetworks", "accuracies": {"0": 90.5}, "run": {}, "seconds": 1.5}
@@ -260,11 +255,11 @@ def _images() -> bytes:
 
 
 def campaign(place: Path, count: int, seed: int = 0) -> list[Case]:
-    """Try all requests and parameters, and so many mutations of a file of each kind."""
+    """Make every mistake, and so many mutations of a file of each kind."""
     back = Path.cwd()
     try:
         furnish(place)
-        return [*requests(place), *notebooks(), *damaged(place, count, random.Random(seed))]
+        return [*mistakes(place), *damaged(count, random.Random(seed))]
     finally:
         os.chdir(back)
 

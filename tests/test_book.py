@@ -1,7 +1,5 @@
 """The book builds without a warning and says what the records say."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import bookcheck
@@ -10,16 +8,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 pytestmark = [pytest.mark.book, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def html(tmp_path_factory):
-    """The book as `make book` builds it: every warning an error, every reference resolved, every notebook executed."""
-    out = tmp_path_factory.mktemp("book")
-    command = [Path(sys.executable).with_name("jupyter-book"), "build", ROOT, "--path-output", out]
-    done = subprocess.run([*command, "--all", "-W", "-n", "--keep-going"], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return out / "_build" / "html"
 
 
 def test_every_page_of_the_contents_is_built(html):

@@ -1,4 +1,4 @@
-"""The campaign of mistakes in short: requests of each kind, wrong notebook parameters, damaged files; and its tally."""
+"""Every mistake of `mishaps.txt`, a few damaged files of each kind, and the tally of what came of them."""
 
 import json
 import random
@@ -10,53 +10,45 @@ import mishaps
 import pytest
 
 
-@pytest.fixture
-def furnished(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    mishaps.furnish(tmp_path)
-    return tmp_path
-
-
-@pytest.mark.slow
-def test_some_of_the_mistakes_of_each_kind(furnished, monkeypatch):
-    draw, every = random.Random(1), list(mishaps.listed())
-    kinds = dict.fromkeys(kind for kind, _ in every)
-    some = [(kind, request) for kind in kinds for request in draw.sample([r for k, r in every if k == kind], 4)]
-    monkeypatch.setattr(mishaps, "listed", lambda: iter(some))
-    cases = [*mishaps.requests(furnished), *mishaps.notebooks(), *mishaps.damaged(furnished, 2, draw)]
-    assert len(cases) == 4 * len(kinds) + sum(map(len, mishaps.NOTEBOOKS.values())) + 5 * 2
-    assert mishaps.wrong(cases) == []
-
-
-def test_there_are_many_mistakes_each_once():
-    requests = [request for _, request in mishaps.listed()]
-    assert len(requests) == len(set(requests)) >= 150
-
-
-def test_what_ends_wrong_is_found(furnished):
-    """A command that prints two sentences, one that succeeds, one that changes a file, one that raises."""
-    import dclib.cli.main
-
-    def speaks(arguments):
-        print("dclib: one", "dclib: two", sep="\n", file=sys.stderr)
-        return 1
-
-    def changes(arguments):
-        Path("bad.py").write_text("else")
-        return 1
-
-    def raises(arguments):
-        raise SystemExit(3)
-
-    found = []
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mishaps").resolve()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mishaps, "listed", lambda: iter([("kind", ("data",))]))
-        for main in (speaks, lambda arguments: 0, changes, raises):
-            patch.setattr(dclib.cli.main, "main", main)
-            found += mishaps.requests(furnished)
-    assert [case.came.split()[0] for case in found] == ["said", "was", "changed", "raised"]
-    assert mishaps.summary(found) == {"kind": {"tried": 4, "refused": 0, "harmless": 0, "unnoticed": 0, "wrong": 4}}
-    assert len(mishaps.wrong(found)) == 4
+        patch.chdir(folder)
+        patch.setenv("DCLIB_RESULTS", str(folder / "results"))
+        patch.setenv("DCLIB_DATA", str(folder / "data"))
+        mishaps.furnish(folder)
+        yield folder
+
+
+def test_every_mistake_ends_in_one_sentence_that_names_it(place):
+    cases = [*mishaps.mistakes(place)]
+    assert mishaps.wrong(cases) == []
+    assert {case.came for case in cases} == {"refused"}
+    assert len(cases) == len({case.what for case in cases}) >= 200
+
+
+def test_damaged_files_are_refused_or_give_the_result_of_the_whole_one(place):
+    cases = [*mishaps.damaged(5, random.Random(1))]
+    assert mishaps.wrong(cases) == []
+    assert len(cases) == 5 * 5
+
+
+def speaks():
+    return 1, "dclib: one\ndclib: two\n"
+
+
+def changes():
+    Path("bad.py").write_text("else")
+    return 1, "dclib: one"
+
+
+def test_what_ends_wrong_is_found(place):
+    acts = [speaks, lambda: (0, ""), changes, sys.exit, lambda: (1, "dclib: one"), lambda: (1, "dclib: of ipc")]
+    found = [mishaps.Case("kind", "act", mishaps.outcome(place, act, "ipc")) for act in acts]
+    assert [case.came.split()[0] for case in found] == ["said", "was", "changed", "raised", "said", "refused"]
+    assert mishaps.summary(found) == {"kind": {"tried": 6, "refused": 1, "harmless": 0, "unnoticed": 0, "wrong": 5}}
+    assert len(mishaps.wrong(found)) == 5
 
 
 def test_a_mutation_changes_something():

@@ -1,12 +1,8 @@
-"""The notebooks: their scheme, every one through papermill at smoke and through nbval on the records, and refusals.
-
-The size limits and the stripped outputs are in test_house.py.
-"""
+"""The notebooks: how they are laid out, each at smoke, each with nbval on the records, and what they refuse."""
 
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from functools import cache
@@ -16,45 +12,34 @@ import nbformat
 import pytest
 
 from dclib import experiments
-from dclib.experiments import studies
-from dclib.results import Store
-from dclib.spec.variants import steps
+from dclib.errors import SpecError
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 TINY = "ConvNet:width=4,depth=1"
-PAIRS = {  # of the ablations' rows and columns
-    "activation": f"{TINY} {TINY},activation=sigmoid",
-    "pooling": f"{TINY} {TINY},pooling=max",
-    "normalization": f"{TINY} {TINY},norm=layer",
-    "depth": "ConvNet:width=4,depth=1 ConvNet:width=4,depth=2",
-    "width": "ConvNet:width=4,depth=1 ConvNet:width=8,depth=1",
-}
-# what keeps each notebook at smoke within seconds
+ONE = {"networks": TINY, "test_networks": TINY}
+# the parameters that keep each notebook within seconds at smoke, where a ConvNet takes the fewest steps
 NARROWED = {
-    "cross_arch": {"networks": "MLP random", "test_networks": "MLP"},
-    "method": {"networks": "MLP", "test_networks": "MLP"},
-    "datasets": {},
-    "coresets": {"networks": "random MLP whole", "test_networks": "MLP"},
-    "condensed_images": {"networks": "MLP", "test_networks": "MLP", "ipc": "1 2"},
-    "more_baselines": {"networks": "ors gan MLP", "test_networks": "MLP"},
-    "cifar100": {"networks": "random MLP", "test_networks": "MLP"},
-    "images_per_class": {"networks": "herding MLP whole", "test_networks": "MLP", "ipc": "1 2"},
-    "distillation": {"networks": "distill distill-plain", "ipc": 2, "test_networks": "LeNet MLP"},
-    "speed": {},
-    "costs": {},
-    **{f"ablation_{name}": {"networks": pair, "test_networks": pair} for name, pair in PAIRS.items()},
-    "ablation_distance": {"networks": "MLP", "test_networks": "MLP"},
-    "ablation_loops": {"networks": "MLP", "test_networks": "MLP", "variants": " ".join(steps(K=(2, 4), T=(1,)))},
-    "choices": {"networks": "MLP", "test_networks": "MLP", "variants": "default init=real"},
-    "recipe": {"networks": "MLP", "test_networks": "MLP", "variants": "default image_lr=1,image_lr_end=0.1"},
+    "ablation_activation": ONE | {"networks": f"{TINY} {TINY},activation=sigmoid"},
+    "ablation_depth": ONE | {"networks": f"{TINY} ConvNet:width=4,depth=2"},
+    "ablation_distance": ONE,
+    "ablation_loops": ONE | {"variants": "outer_steps=2,inner_steps=1 outer_steps=4,inner_steps=1"},
+    "ablation_normalization": ONE | {"networks": f"{TINY} {TINY},norm=layer"},
+    "ablation_pooling": ONE | {"networks": f"{TINY} {TINY},pooling=max"},
+    "ablation_width": ONE | {"networks": f"{TINY} ConvNet:width=8,depth=1"},
+    "choices": ONE | {"variants": "default init=real"},
+    "cifar100": ONE | {"networks": f"random {TINY}"},
+    "condensed_images": ONE | {"ipc": "1 2"},
     "continual": {"memories": "random herding", "datasets": "digits digits+turned"},
-    "nas": {"space": "width=8 depth=1"},
-    "own_data": {},
+    "coresets": ONE | {"networks": f"random {TINY} whole"},
+    "cross_arch": ONE | {"networks": f"{TINY} random"},
+    "distillation": {"networks": "distill distill-plain", "ipc": 2, "test_networks": TINY},
+    "images_per_class": ONE | {"networks": f"random {TINY} whole", "ipc": "1 2"},
+    "method": ONE,
+    "more_baselines": ONE | {"networks": f"ors-hundredth gan {TINY}"},
+    "nas": {"space": "width=8 depth=1 norm=instance"},
+    "recipe": ONE | {"variants": "default image_lr=1,image_lr_end=0.1"},
 }
-RECORDED = {name: [] for name in ("datasets", "speed", "own_data", "costs")}  # kinds of records
-RECORDED |= {"continual": ["tasks"], "nas": ["candidates", "sets", "whole"]}
-FIGURES = {"distillation": 2, "speed": 2, "condensed_images": 2, "more_baselines": 2, "choices": 2}  # in the others one
 # decimals of an answer that stand in no table of its page: settings, differences and means of what does, other records
 ELSEWHERE = {
     "ablation_activation": {"85.5", "84.4"},
@@ -73,212 +58,160 @@ def cells(path):
     return notebook.cells
 
 
-def tags(cell):
-    return cell.metadata.get("tags", [])
+def code(path):
+    return [cell for cell in cells(path) if cell.cell_type == "code"]
 
 
-# --- scheme
+def tagged(path, tag):
+    return [cell for cell in code(path) if tag in cell.metadata.get("tags", [])]
 
 
-@each
-def test_it_opens_with_title_answer_and_claim(path):
-    title, claim = cells(path)[:2]
-    assert re.match(r"# .+\n\n\*\*.+\*\*", title.source), "a title, then the answer in bold"
-    assert "seconds" in title.source, "how long it takes"
-    assert claim.source.startswith("**The claim.**")
-    assert "{cite:t}`zhao2021dataset`" in claim.source
+# --- layout
 
 
 @each
-def test_the_third_cell_holds_the_parameters_each_with_a_comment(path):
-    cell = cells(path)[2]
-    assert tags(cell) == ["parameters"]
-    names = re.findall(r"^(\w+) = ", cell.source, re.M)
-    assert names[:3] == ["preset", "recompute", "device"]
-    assert len(names) >= 4, "the grid that can be narrowed"
-    assert 'preset = "best"' in cell.source
-    assert not re.search(r"^(?!#).*\n(?!#|recompute|device)\w+ = ", cell.source, re.M), "a comment before each parameter"
-    assert all(p in cell.source for p in experiments.PRESETS)
-
-
-@each
-def test_one_call_reads_or_computes(path):
-    assert cells(path)[3].source.rstrip().endswith("**parameters(globals()))")
-    assert sum("parameters(globals())" in c.source for c in cells(path)) == 1
-
-
-@each
-def test_it_is_an_experiment_and_ends_with_the_command(path):
-    last = cells(path)[-1].source
-    assert "**To reproduce it**" in last
+def test_it_opens_with_a_title_and_its_answer_and_ends_with_the_command(path):
+    first, last = cells(path)[0].source, cells(path)[-1].source
+    assert re.match(r"# .+\n\n\*\*.+\*\*", first), "a title, then the answer in bold"
+    assert "{cite:t}`zhao2021dataset`" in "".join(cell.source for cell in cells(path))
     assert f"papermill notebooks/{path.stem}.ipynb" in last
     for name, preset in re.findall(r"dclib run (\w+) --preset (\w+)", last):
         assert name == path.stem or (path.stem, name) == ("speed", "precision")
         assert preset in experiments.PRESETS
-    if "reproduce(" in cells(path)[3].source:
-        assert f'reproduce("{experiments.find(path.stem).name}"' in cells(path)[3].source
-        assert f"dclib run {path.stem}" in last
 
 
 @each
-def test_the_kept_table_is_checked_and_numbered(path):
-    kept = [c for c in cells(path) if "keep_output" in tags(c)]
+def test_its_parameters_come_first_each_with_a_comment(path):
+    (cell,) = tagged(path, "parameters")
+    assert cell is code(path)[0]
+    names = re.findall(r"^(\w+) = ", cell.source, re.M)
+    assert names[:3] == ["preset", "recompute", "device"]
+    assert 'preset = "best"' in cell.source
+    assert not re.search(r"^(?!#).*\n(?!#|recompute|device)\w+ = ", cell.source, re.M), "a comment before each parameter"
+
+
+@each
+def test_it_keeps_its_tables_and_no_other_output(path):
+    kept = tagged(path, "keep_output")
     assert kept
     for cell in kept:
-        assert "nbval-check-output" in tags(cell)
-        assert cell.metadata["mystnb"] == {"markdown_format": "myst"}
+        assert "nbval-check-output" in cell.metadata.tags
         (output,) = cell.outputs
         assert output.data["text/markdown"].startswith(":::{table} ")
         assert "|---" in output.data["text/plain"]
+    assert not [cell for cell in code(path) if cell.outputs and cell not in kept], "run `make notebooks`"
+    notebook = json.loads(path.read_text())
+    assert "language_info" not in notebook["metadata"], "run `make notebooks`"
+    assert "execution" not in str([cell["metadata"] for cell in notebook["cells"]]), "run `make notebooks`"
 
 
 @each
 def test_every_decimal_of_the_answer_stands_in_a_table(path):
-    """So that no number outlives the records it was read from."""
-    tables = "\n".join(output.data["text/plain"] for c in cells(path) if "keep_output" in tags(c) for output in c.outputs)
+    """So that no number outlives the records that it was read from."""
+    tables = "\n".join(output.data["text/plain"] for cell in tagged(path, "keep_output") for output in cell.outputs)
     decimal = r"(?<![\d.])\d+\.\d+(?!\d)"
     said, shown = (set(re.findall(decimal, text)) for text in (cells(path)[0].source, tables))
     assert said - shown == ELSEWHERE.get(path.stem, set())
 
 
-@pytest.mark.parametrize("name", studies.ALL)
-def test_what_is_measured_is_not_called_unmeasured(name):
-    unmeasured = Store().incomplete(studies.ALL[name].cells(experiments.CPU))
-    (path,) = (path for path in NOTEBOOKS if path.stem == name)
-    assert unmeasured or "Not measured yet" not in cells(path)[0].source
-
-
 def test_labels_are_unique():
-    figures = [c.metadata.get("mystnb", {}).get("figure", {}).get("name") for path in NOTEBOOKS for c in cells(path)]
-    named = re.findall(r'"((?:tab|code)-[\w-]+)"\)', "\n".join(c.source for path in NOTEBOOKS for c in cells(path)))
+    figures = [cell.metadata.get("mystnb", {}).get("figure", {}).get("name") for path in NOTEBOOKS for cell in cells(path)]
+    named = re.findall(r'"((?:tab|code)-[\w-]+)"\)', "\n".join(cell.source for path in NOTEBOOKS for cell in cells(path)))
     labels = [*filter(None, figures), *named]
     assert len(labels) == len(set(labels)) >= 2 * len(NOTEBOOKS)
 
 
-@each
-def test_it_is_clean_of_the_machine_that_ran_it(path):
-    notebook = json.loads(path.read_text())
-    assert notebook["nbformat"] == 4
-    assert notebook["nbformat_minor"] >= 5
-    assert notebook["metadata"]["kernelspec"]["name"] == "python3"
-    assert "language_info" not in notebook["metadata"], "run `make notebooks`"
-    assert "execution" not in str([c["metadata"] for c in notebook["cells"]])
-
-
-# --- execution
+# --- at smoke
 
 
 def environment(folder):
-    settings = dict(DCLIB_RESULTS=str(folder / "results"), DCLIB_DATA=str(folder / "data"), PYDEVD_DISABLE_FILE_VALIDATION="1")
-    return os.environ | settings | dict(JUPYTER_PREFER_ENV_PATH="1", PYTHONWARNINGS="error::DeprecationWarning:dclib")
+    """A kernel's: results and data of its own, and a deprecated call of ours is an error."""
+    settings = {"DCLIB_RESULTS": folder / "results", "DCLIB_DATA": folder / "data", "JUPYTER_PREFER_ENV_PATH": 1}
+    settings |= {"PYDEVD_DISABLE_FILE_VALIDATION": 1, "PYTHONWARNINGS": "error::DeprecationWarning:dclib"}
+    return os.environ | {name: str(value) for name, value in settings.items()}
 
 
-def papermill(folder, path, **parameters):
-    """Run a notebook from another folder, with its own results and without data; returns the process and the executed cells."""
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory):
+    """One kernel and one folder of results for all notebooks: torch is loaded once, and what two of them need is computed once."""
+    from nbclient import NotebookClient
+
+    folder, client = tmp_path_factory.mktemp("smoke"), NotebookClient(nbformat.v4.new_notebook(), timeout=600)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_PREFER_ENV_PATH", "1")
+        with client.setup_kernel(env=environment(folder), cwd=str(folder)):
+            yield client
+
+
+@pytest.mark.notebooks
+@pytest.mark.slow
+@each
+def test_smoke(path, kernel):
+    from papermill.iorw import load_notebook_node
+    from papermill.parameterize import parameterize_notebook
+
+    notebook = load_notebook_node(str(path))
+    notebook = parameterize_notebook(notebook, {"preset": "smoke", **NARROWED.get(path.stem, {})})
+    notebook.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
+    kernel.nb = notebook
+    for index, cell in enumerate(notebook.cells):
+        kernel.execute_cell(cell, index)
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    table, *_ = (cell.outputs[0].data["text/plain"] for cell in notebook.cells if "keep_output" in cell.metadata.get("tags", []))
+    assert "digits" in table or "smoke" in table
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert "Warning" not in "".join(output.text for output in outputs if output.output_type == "stream")
+
+
+def papermill(folder, **parameters):
+    """Run `papermill notebooks/cross_arch.ipynb` in another folder; returns the process and what it printed into the notebook."""
     out = folder / "out.ipynb"
     given = [word for name, value in parameters.items() for word in ("-p", name, str(value))]
-    command = [sys.executable, "-m", "papermill", str(path), str(out), *given, "--no-progress-bar", "--log-level", "WARNING"]
+    command = [sys.executable, "-m", "papermill", str(ROOT / "notebooks/cross_arch.ipynb"), str(out), *given]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment(folder), timeout=600)
-    return done, nbformat.read(out, as_version=4).cells if out.exists() else []
-
-
-def test_every_notebook_is_run():
-    assert {path.stem for path in NOTEBOOKS} == set(NARROWED)
+    outputs = [output for cell in nbformat.read(out, as_version=4).cells for output in cell.get("outputs", [])]
+    return done, "".join(output.text for output in outputs if output.get("name") == "stdout")
 
 
 @pytest.mark.notebooks
 @pytest.mark.slow
-@each
-def test_smoke(path, tmp_path):
-    done, executed = papermill(tmp_path, path, preset="smoke", **NARROWED[path.stem])
-    assert done.returncode == 0, done.stderr[-2000:]
-    outputs = [o for c in executed for o in c.get("outputs", [])]
-    table, *_ = [c.outputs[0].data["text/plain"] for c in executed if "keep_output" in tags(c)]
-    assert "digits" in table or "smoke" in table
-    assert sum("image/png" in o.get("data", {}) for o in outputs) == FIGURES.get(path.stem, 1)
-    assert "Warning" not in "".join(o.text for o in outputs if o.output_type == "stream")
-    recorded = sorted((tmp_path / "results").rglob("*.jsonl"))
-    whole = ["whole"] if re.search("whole|gan", str(NARROWED[path.stem])) else []
-    assert [p.stem for p in recorded] == RECORDED.get(path.stem, ["networks", "sets", *whole])
-
-
-@pytest.mark.notebooks
-@pytest.mark.slow
-def test_recompute_compares_and_leaves_the_records(tmp_path):
-    cross_arch, narrowed = ROOT / "notebooks/cross_arch.ipynb", {"networks": "random", "test_networks": "MLP"}
-    papermill(tmp_path, cross_arch, preset="smoke", **narrowed)
-    before = {p: p.read_bytes() for p in sorted((tmp_path / "results").rglob("*.jsonl"))}
-    done, executed = papermill(tmp_path, cross_arch, preset="smoke", recompute=True, **narrowed)
-    assert done.returncode == 0, done.stderr[-2000:]
-    printed = "".join(o.text for o in executed[4].outputs if o.get("name") == "stdout")  # after the injected parameters
-    assert re.search(r"\| +10 of 10 \| +0\.00 \|", printed)
-    assert before == {p: p.read_bytes() for p in sorted((tmp_path / "results").rglob("*.jsonl"))}
+def test_papermill_computes_and_recomputing_compares_and_leaves_the_records(tmp_path):
+    narrowed = {"preset": "smoke", "networks": "random", "test_networks": "MLP"}
+    assert papermill(tmp_path, **narrowed)[0].returncode == 0
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.jsonl")}
     assert len(before) == 2
-
-
-@pytest.mark.notebooks
-@each
-def test_an_unknown_parameter_is_an_error_of_one_sentence(path, tmp_path):
-    done, _ = papermill(tmp_path, path, datasetz="digits")
-    assert done.returncode != 0
-    last = done.stderr.rstrip().splitlines()[-1]
-    hint = "" if path.stem == "own_data" else "did you mean 'datasets'? "  # which takes a folder instead
-    assert last.startswith(f"SpecError: unknown parameter 'datasetz': {hint}choose one of preset, recompute, device")
-    assert "dclib/" not in done.stderr.partition("Exception encountered")[2], "the sentence and no traceback of dclib's"
-
-
-@pytest.mark.notebooks
-@pytest.mark.parametrize(
-    ("parameter", "value", "valid"),
-    [
-        ("preset", "smok", "best, smoke, cpu, paper"),
-        ("datasets", "digits mnits", "digits, mnist, "),
-        ("networks", "MLP LeNett", "MLP, ConvNet, LeNet, "),
-        ("device", "cpo", "auto, cpu, cuda"),
-    ],
-)
-def test_a_misspelt_value_is_an_error_that_lists_the_valid_ones(parameter, value, valid, tmp_path):
-    done, _ = papermill(tmp_path, ROOT / "notebooks/cross_arch.ipynb", **{"preset": "smoke"} | {parameter: value})
-    assert done.returncode != 0
-    last = done.stderr.rstrip().splitlines()[-1]
-    assert last.startswith("SpecError: unknown ")
-    assert repr(value.split()[-1]) in last
-    assert valid in last
-    assert not (tmp_path / "results").exists()
-
-
-@pytest.mark.notebooks
-def test_more_images_than_a_class_has_are_an_error_of_one_sentence(tmp_path):
-    narrow = dict(networks="herding", test_networks="MLP", ipc=500)
-    done, _ = papermill(tmp_path, ROOT / "notebooks/coresets.ipynb", preset="smoke", **narrow)
-    assert done.returncode != 0
-    last = done.stderr.rstrip().splitlines()[-1]
-    assert re.fullmatch(r"DataError: class '0' of digits has \d+ images, fewer than the 500 asked for: lower ipc", last)
-
-
-def nbval(path, folder, **settings):
-    """Execute a notebook and compare its kept outputs, as `pytest --nbval-lax` does."""
-    command = [sys.executable, "-m", "pytest", "--nbval-lax", "--nbval-current-env", "-q", "-p", "no:cacheprovider"]
-    command += ["-c", os.devnull, "--rootdir", str(folder), str(path)]
-    env = environment(folder) | settings
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=env, timeout=600)
+    done, printed = papermill(tmp_path, **narrowed, recompute=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "Of 10 recorded accuracies computed again 10 are alike" in printed
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.jsonl")} == before
 
 
 @pytest.mark.notebooks
 @pytest.mark.slow
+def test_papermill_ends_with_the_sentence_in_place_of_a_traceback(tmp_path):
+    done, _ = papermill(tmp_path, datasetz="digits")
+    assert done.returncode != 0
+    assert done.stderr.rstrip().splitlines()[-1].startswith("SpecError: unknown parameter 'datasetz': did you mean 'datasets'?")
+    assert "dclib/" not in done.stderr.partition("Exception encountered")[2]
+
+
 @each
-def test_kept_outputs_are_those_of_the_records(path, tmp_path):
-    done = nbval(path, tmp_path, DCLIB_RESULTS=os.environ["DCLIB_RESULTS"])
-    assert done.returncode == 0, f"run `make notebooks`: {done.stdout[-3000:]}"
+def test_an_unknown_parameter_is_refused(path):
+    names = {}
+    declared, *rest = (cell.source for cell in code(path))
+    exec(declared, names)
+    names["datasetz"] = "digits"
+    with pytest.raises(SpecError, match=r"^unknown parameter 'datasetz': .*choose one of preset, recompute, device"):
+        exec("\n".join(rest), names)
+
+
+# --- on the records
 
 
 @pytest.mark.notebooks
 @pytest.mark.slow
-def test_a_kept_number_that_is_not_the_records_is_noticed(tmp_path):
-    changed = Path(shutil.copy(ROOT / "notebooks/datasets.ipynb", tmp_path))
-    text = changed.read_text()
-    assert "73,257 |" in text
-    changed.write_text(text.replace("73,257 |", "73,258 |"))
-    done = nbval(changed, tmp_path)
-    assert done.returncode == 1
-    assert "73,258" in done.stdout
+def test_kept_tables_are_those_of_the_records_and_a_wrong_number_is_noticed(nbval):
+    """nbval has executed every notebook, and a copy of one in which a number was changed."""
+    assert set(re.findall(r"^FAILED (\S+?)::", nbval, re.M)) == {"wrong.ipynb"}, f"run `make notebooks`: {nbval[-3000:]}"
+    assert "73,258" in nbval
+    assert {path.name for path in NOTEBOOKS} <= set(re.findall(r"(\w+\.ipynb)", nbval)), "all were executed"

@@ -31,7 +31,7 @@ def test_the_example_is_uneven_and_of_many_shapes(folder):
     assert found.y_train.bincount().tolist() == [3 + 4 * c for c in range(10)]
     assert found.y_test.bincount().tolist() == [3] * 10
     assert found.class_names[:2] == ("0-zero", "1-one")
-    with pytest.raises(DataError, match="not square: give an image size"):
+    with pytest.raises(DataError, match="give an image size"):
         data.load(folder)
 
 

@@ -50,7 +50,8 @@ def run(
     from ..experiments import studies
     from ..reproduce import check, check_records
     from ..results import Store
-    from ..results.outcomes import look_up, varying
+    from ..results import table as look_up
+    from ..results.outcomes import varying
     from ..run.cluster import check_request
 
     time_limit, budget = seconds(limit) if limit else None, experiments.find_preset(preset)
@@ -74,10 +75,10 @@ def run(
     if of_study:
         _print_study(experiment, preset, store, applied)
     else:
-        outcomes = look_up(experiment, preset, store, **narrow)
-        crossed = {"network", "test_network"} <= set(varying(outcomes))
-        print(report.matrix_table(outcomes) if crossed else report.list_table(outcomes))
-        print(report.missing_sentence(outcomes, preset))
+        found = look_up(experiment, preset, store, **narrow)
+        crossed = {"network", "test_network"} <= set(varying(found))
+        print(report.matrix_table(found) if crossed else report.list_table(found))
+        print(report.missing_sentence(found, preset))
     if left:
         say(f"time is up: {len(left)} of {len(cells)} cells are left; the same command goes on from there")
 

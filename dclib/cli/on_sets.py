@@ -91,7 +91,7 @@ def _make(run: MakeSet, output: Path, device: str, force: bool, make: Callable[.
             with stopping() as should_stop:
                 make(device=device, ranks=me, should_stop=should_stop)
         if me.rank == 0:
-            print(f"{output} is {'there already' if there else 'made'} ({sets.describe(run)})")
+            print(f"{output} is {'there already' if there else 'made'} ({run.words})")
             kept.remove_checkpoint(output)
     return me.rank == 0
 

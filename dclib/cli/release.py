@@ -108,7 +108,7 @@ def section(name: str, made: CondensedSet, record: dict[str, Any], store: Store)
     commit = f"commit {r.get('commit', 'unknown')}{', with changes not committed' if r.get('dirty') else ''}"
     preset = name.partition("/")[0]
     lines = [
-        f"### {in_words(record['run'])}\n",
+        f"### {in_words(record)}\n",
         f"- files: `{name}.safetensors`, `{name}.png`; {len(made.labels)} images, hash {made.hash}",
         f"- run: key {r['key']}, preset {preset}, started {r['started']}, {r['seconds']:,.0f} s with engine {r['engine']}",
         f"- where: {machine_of(r)}; {commit}; {versions}",

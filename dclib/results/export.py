@@ -1,8 +1,7 @@
 """A condensed set in the forms that other programs read: an .npz of arrays, or a folder of PNG files.
 
-Both hold the images in data colours: what lies outside of them is clamped, and what lies between two of 256 steps is rounded.
-The .npz has the exact values, too. Neither takes dclib to read; dclib itself reads either as a data set once test images are
-with it.
+Both hold the images in data colours: values are clamped to [0, 1] and rounded to 256 steps. The .npz has the exact values, too.
+Neither takes dclib to read. With test images added, dclib reads either as a data set.
 """
 
 import csv
@@ -44,9 +43,8 @@ def to_npz(made: Any, path: Path | str, tested: Tested | None = None) -> None:
     arrays = {"x_train": made.pixels(), "y_train": made.labels}
     if tested is not None:
         arrays |= {"x_test": tested.x, "y_test": tested.y}
-    arrays["images"] = made.images
-    arrays |= {name: np.array(getattr(made, name)) for name in ("mean", "std", "class_names")}
-    arrays |= {name: value for name in ("order", "rates") if (value := getattr(made, name)) is not None}
+    exact = ("images", "mean", "std", "class_names", "order", "rates")
+    arrays |= {name: np.array(value) for name in exact if (value := getattr(made, name)) is not None}
     file = BytesIO()
     np.savez_compressed(file, **arrays)
     write_atomic(path, file.getvalue())
