@@ -238,7 +238,7 @@ class MakeSet(Run):
         return (self.base,) if self.base else ()
 
     @property
-    def trajectory(self) -> str:
+    def shared_state(self) -> str:
         """The name of the set's checkpoint: sets that differ only in K, at a constant η_S, share it.
 
         Random draws depend on (seed, purpose, step) and not on K, so that K = 1000 continues from K = 100.
@@ -246,15 +246,13 @@ class MakeSet(Run):
         hyper = self.hyper if self.hyper.image_lr_end else dataclasses.replace(self.hyper, outer_steps=1)
         return "course-" + dataclasses.replace(self, hyper=hyper).key
 
-    shared_state = trajectory
-
 
 def shared_trajectories(runs: Iterable[MakeSet]) -> dict[str, int]:
     """The trajectories that several of these sets share, each with its largest K."""
     steps: dict[str, set[int]] = {}
     for run in runs:
         if run.method == "condense":
-            steps.setdefault(run.trajectory, set()).add(run.hyper.outer_steps)
+            steps.setdefault(run.shared_state, set()).add(run.hyper.outer_steps)
     return {name: max(found) for name, found in steps.items() if len(found) > 1}
 
 
