@@ -20,8 +20,8 @@ def param(default: Any, text: str, symbol: str = "", **rules: Any) -> Any:
         default: the value, or a function that makes it; `MISSING` if there is none.
         text: what it is, in a few words.
         symbol: the paper's.
-        rules: `at_least`, `above` and `below` limit a number; `choices` are the names that a text may be, with `joined` several
-            of them with + between; with `outside_key` the field is no part of a run's key.
+        rules: `at_least`, `above` and `below` limit a number; `choices` are the names that a text may be, `joined` those that it
+            joins by +; with `outside_key` the field is no part of a run's key.
     """
     value = {"default_factory": default} if callable(default) else {"default": default}
     return dataclasses.field(**value, metadata={"help": text, "symbol": symbol, **rules})
@@ -36,9 +36,11 @@ def check(spec: Any) -> None:
     for f in declared(type(spec)):
         value, rules = getattr(spec, f.name), f.metadata
         if "choices" in rules:
-            parts = str(value).split("+") if rules.get("joined") else [value]
+            one_of(f.name, value, rules["choices"])
+        elif "joined" in rules:
+            parts = str(value).split("+")
             for part in parts:
-                one_of(f.name, part, ("none", *rules["choices"]) if rules.get("joined") and len(parts) == 1 else rules["choices"])
+                one_of("augmentation", part, rules["joined"] if len(parts) > 1 else ("none", *rules["joined"]))
         elif f.type in (int, float, bool):
             if not _allowed(value, f.type, rules):
                 raise SpecError(f"{f.name} must be {range_of(f)}, not {value!r}")
@@ -56,8 +58,8 @@ def declared(kind: type) -> tuple[dataclasses.Field, ...]:
 
 def range_of(f: dataclasses.Field) -> str:
     """The values that a hyper-parameter takes, in words."""
-    if "choices" in f.metadata:
-        return " or ".join(f.metadata["choices"])
+    if names := f.metadata.get("choices", f.metadata.get("joined")):
+        return " or ".join(names)
     limits = {"at_least": "of at least", "above": "above", "below": "below"}
     words = [f"{word} {f.metadata[rule]}" for rule, word in limits.items() if rule in f.metadata]
     kind = {int: "a whole number", float: "a number", bool: "true or false"}.get(f.type, "")

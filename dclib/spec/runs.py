@@ -99,7 +99,7 @@ class Training:
     momentum: float = param(0.9, "momentum of SGD", at_least=0, below=1)
     weight_decay: float = param(5e-4, "weight decay of SGD", at_least=0)
     batch: int = param(256, "images in a step", at_least=1)
-    augment: str = param("none", AUGMENT, choices=AUGMENTATIONS, joined=True)
+    augment: str = param("none", AUGMENT, joined=AUGMENTATIONS)
     precision: str = param("float32", PRECISION, choices=PRECISIONS)
 
     def __post_init__(self) -> None:
@@ -164,9 +164,9 @@ class WholeTraining(Run):
     momentum: float = param(0.9, "momentum of SGD", at_least=0, below=1)
     weight_decay: float = param(5e-4, "weight decay of SGD", at_least=0)
     batch: int = param(125, "images in a step; 125 divides the size of most data sets", at_least=1)
-    augment: str = param("none", "as in `Training`", choices=AUGMENTATIONS, joined=True)
+    augment: str = param("none", "as in `Training`", joined=AUGMENTATIONS)
     seed: int = param(0, "of weights, shuffling and augmentation")
-    image_size: int = param(0, SIZE, at_least=0)
+    image_size: int = param(0, SIZE)
     held_out: int = param(0, HELD_OUT, at_least=0)
     channels: ClassVar[int] = 0  # as they are
     leaves: ClassVar[str] = "whole"
@@ -197,7 +197,7 @@ class MakeSet(Run):
     method: str = param("condense", "how the set is made", choices=METHODS)
     seed: int = param(0, "0, 1, …: one for each set")
     hyper: Condensation = param(Condensation, "resolved hyper-parameters; methods other than condense read only its ipc")
-    image_size: int = param(0, SIZE, at_least=0)
+    image_size: int = param(0, SIZE)
     whole: WholeTraining | None = param(None, "the training that guides herding, k-center and forgetting, on the same data")
     gan: TrainGan | None = param(None, "the training of the GAN that draws the images, on the same data")
     distillation: Distillation | None = param(None, "hyper-parameters of Dataset Distillation, for as many images per class")
