@@ -55,6 +55,7 @@ def condense(
 
 def train(
     made: "str | Path | CondensedSet",
+    network: Any = "ConvNet",
     networks: int = 1,
     *,
     dataset: "str | Dataset" = "",
@@ -68,17 +69,18 @@ def train(
 
     Args:
         made: the set, or its file.
+        network: text such as "ConvNet:width=64", an object such as `LeNet()`, or a class of your own.
         networks: how many are trained, each from its own initial weights.
         dataset: whose test images are classified: a name, a path, or a `Dataset`; by default the set's own.
         other_data: allow data that the set was not made from; it must have the same classes.
         seed: the number of the first network.
         device, engine: as for `condense`.
-        given: hyper-parameters of `Training` by name, in place of the paper's; `network` as for `condense`.
+        given: hyper-parameters of `Training` by name, in place of the paper's.
 
     Raises:
         DclibError: a hyper-parameter out of its range, or data that cannot be loaded or do not fit the set.
     """
-    variants.stage_t("", **given)  # refuses what is out of range before anything is loaded
+    variants.stage_t("", network=network, **given)  # refuses what is out of range before anything is loaded
     if networks < 1:
         raise SpecError(f"networks must be a whole number of at least 1, not {networks}")
     from .results import CondensedSet
@@ -86,8 +88,9 @@ def train(
     small = made if isinstance(made, CondensedSet) else CondensedSet.load(made)
     from .run.sets import train_on_set
 
+    hyper = variants.stage_t(small.source, network=network, **given)
     how = dict(dataset=dataset, other_data=other_data, device=device, engine=engine)
-    return train_on_set(small, variants.stage_t(small.source, **given), networks=networks, seed=seed, **how)
+    return train_on_set(small, hyper, networks=networks, seed=seed, **how)
 
 
 def select(

@@ -125,9 +125,9 @@ NO_NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("text", NO_NETWORKS)
-def test_a_network_that_is_none_is_refused(text):
-    refused(NO_NETWORKS[text], call=Network.parse, text=text)
+def test_a_network_that_is_none_is_refused():
+    for text, part in NO_NETWORKS.items():
+        refused(part, call=Network.parse, text=text)
 
 
 @quick
@@ -174,32 +174,26 @@ OUT_OF_RANGE += [(Training, "weight_decay", value) for value in (-1e-9, math.nan
 OUT_OF_RANGE += [(Condensation, "image_lr_end", -0.1)]
 
 
-@pytest.mark.parametrize(("kind", "field", "value"), OUT_OF_RANGE)
-def test_a_number_out_of_its_range_is_refused(kind, field, value):
-    refused(field, f"{value:,}" if value == 10**10 else repr(value), call=kind, **{field: value})
-
-
-def test_limits_that_are_allowed():
+def test_a_number_out_of_its_range_is_refused_and_one_at_its_limit_is_not():
+    for kind, field, value in OUT_OF_RANGE:
+        refused(field, f"{value:,}" if value == 10**10 else repr(value), call=kind, **{field: value})
     Condensation(inner_steps=0, network_epochs=0, patience=0, image_lr_end=0.0, image_momentum=0.0)
     Training(weight_decay=0.0, momentum=0.0, epochs=0)
 
 
-@pytest.mark.parametrize(
-    ("kind", "field", "value", "close"),
-    [
-        (Condensation, "distance", "euclid", "euclidean"),
-        (Condensation, "init", "random", "real"),
-        (Condensation, "bn", "True", "true"),
-        (Condensation, "batches", "mix", "mixed"),
-        (Condensation, "precision", "float16", "float64"),
-        (Training, "augment", "crpo", "crop"),
-        (Training, "augment", "crop+none", "rotate"),
-        (Training, "augment", "", "none"),
-        (Training, "augment", "crop+", "crop"),
-    ],
-)
-def test_a_name_that_does_not_exist_is_refused_with_those_that_do(kind, field, value, close):
-    refused(close, call=kind, **{field: value})
+NO_NAMES = {
+    Condensation: dict(distance=("euclid", "euclidean"), init=("random", "real"), bn=("True", "true"), batches=("mix", "mixed")),
+    Training: dict(precision=("double", "float32")),
+}
+NO_AUGMENTATIONS = {"crpo": "crop", "crop+none": "rotate", "": "none", "crop+": "crop"}
+
+
+def test_a_name_that_does_not_exist_is_refused_with_those_that_do():
+    for kind, names in NO_NAMES.items():
+        for field, (value, close) in names.items():
+            refused(repr(value), close, call=kind, **{field: value})
+    for augment, close in NO_AUGMENTATIONS.items():
+        refused(close, call=Training, augment=augment)
     refused("unknown fruit 'aple'", "did you mean 'apple'", "pear", call=lambda: one_of("fruit", "aple", ("apple", "pear")))
 
 
@@ -293,21 +287,21 @@ def test_a_variant_is_read_by_the_kind_of_its_fields():
     assert variants.parse("") == variants.parse("default") == {}
 
 
-@pytest.mark.parametrize(
-    ("text", "part"),
-    [
-        ("distanc=cosine", "did you mean 'distance'"),
-        ("ipc=10", "'ipc'"),
-        ("init", "name=value"),
-        ("init=real,init=noise", "each name once"),
-        ("real_batch=many", "'many'"),
-        ("image_lr=high", "'high'"),
-        ("real_batch=0", "real_batch"),
-        ("distance=manhattan", "'manhattan'"),
-    ],
-)
-def test_a_variant_that_is_none_is_refused(text, part):
-    refused(part, call=METHOD.cells, preset=CPU, variant=text)
+NO_VARIANTS = {
+    "distanc=cosine": "did you mean 'distance'",
+    "ipc=10": "'ipc'",
+    "init": "name=value",
+    "init=real,init=noise": "each name once",
+    "real_batch=many": "'many'",
+    "image_lr=high": "'high'",
+    "real_batch=0": "real_batch",
+    "distance=manhattan": "'manhattan'",
+}
+
+
+def test_a_variant_that_is_none_is_refused():
+    for text, part in NO_VARIANTS.items():
+        refused(part, call=METHOD.cells, preset=CPU, variant=text)
 
 
 def test_a_variant_changes_the_set_and_nothing_else():
@@ -449,41 +443,18 @@ def test_a_run_shows_no_option_that_cannot_act_on_it(network, ipc, idle):
     assert set(acting(run)["set"]["hyper"]) == EVERY - idle - {"image_lr_end"}, "a constant rate has no end"
     assert acting(run)["hyper"] == run["hyper"]
     assert acting(acting(run)) == acting(run)
-
-
-def test_real_images_show_their_number_alone():
-    shown = acting(full(MakeSet("digits", "random", hyper=Condensation(ipc=3))))
-    assert shown["hyper"] == {"ipc": 3}
-    assert {"whole", "gan", "distillation"}.isdisjoint(shown)
-
-
-def test_records_show_nothing_of_batch_norm_where_there_is_none():
-    """The first records spell bn="true" where no network had batch norm; what is shown of them says nothing of it."""
-    recorded = [r["run"] for r in chain(*Store().records.values()) if r["kind"] in ("MakeSet", "TrainNetworks")]
-    made = [run.get("set", run) for run in recorded]
-    assert sum(one["hyper"]["bn"] == "true" for one in made) >= 86
-    shown = [acting(one)["hyper"] for one in made]
-    assert not any(hyper.get("bn") == "true" for hyper in shown)
-    with_bn = {hyper["network"].partition(":")[0] for hyper in shown if "bn" in hyper}
-    assert with_bn == {"VGG11", "ResNet18", "ConvNet"}
-    assert all("norm=batch" in hyper["network"] for hyper in shown if "bn" in hyper)
+    real = acting(full(MakeSet("digits", "random", hyper=Condensation(ipc=3))))
+    assert real["hyper"] == {"ipc": 3}
+    assert {"whole", "gan", "distillation"}.isdisjoint(real)
 
 
 # --- seeds
 
 
-def test_derived_seeds_never_change():
-    assert derive(0, "init") == 3953688860265627247
-    assert derive(0, "real", 1, 2, 3) == 8287052378973234481
-    assert derive(1, "init") == 5114219324223669180
-
-
 @quick
 @given(st.integers(-(2**40), 2**40), st.lists(st.text(max_size=5) | st.integers(), max_size=4))
-def test_derived_seeds_fit_torch_and_depend_on_all(seed, purpose):
-    assert 0 <= derive(seed, *purpose) < 2**63
-    assert derive(seed, *purpose) == derive(seed, *purpose)
-    assert derive(seed, *purpose) != derive(seed + 1, *purpose)
-    assert derive(seed, *purpose) != derive(seed, *purpose, "more")
-
-
+def test_derived_seeds_fit_torch_and_depend_on_all_and_never_change(seed, purpose):
+    assert 0 <= derive(seed, *purpose) == derive(seed, *purpose) < 2**63
+    assert derive(seed, *purpose) not in (derive(seed + 1, *purpose), derive(seed, *purpose, "more"))
+    assert derive(0, "init") == 3953688860265627247
+    assert derive(0, "real", 1, 2, 3) == 8287052378973234481

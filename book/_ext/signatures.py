@@ -17,7 +17,7 @@ def tabulate(app: Any, what: str, name: str, obj: Any, options: Any, lines: list
 
     if what != "class" or not dataclasses.is_dataclass(obj) or not (fields := declared(obj)):
         return
-    rows = [("", "symbol", "default", "values", "")]
+    rows = [("name", "symbol", "default", "values", "meaning")]
     for f in fields:
         default = "" if f.default is dataclasses.MISSING else f"``{f.default}``"
         rows.append((f"``{f.name}``", f.metadata["symbol"], default, range_of(f), f.metadata["help"]))

@@ -25,7 +25,8 @@ EXAMPLES = {
     "merge": examples("dclib merge fetched/results"),
 }
 Words = list[str] | None
-OPTION_OF = {"network": "networks", "test_network": "test_networks", "variant": "variants"}
+AXES = {"datasets": "dataset", "networks": "network", "test_networks": "test_network", "variants": "variant", "ipc": "ipc"}
+TAKES = {name: {option: option for option in ("datasets", more)} for name, more in (("continual", "memories"), ("nas", "space"))}
 
 
 def run(
@@ -57,25 +58,21 @@ def run(
     time_limit, budget = seconds(limit) if limit else None, experiments.find_preset(preset)
     check_request(cluster, workers)
     check(preset, False, device, () if cluster else words(datasets) or ())  # on a cluster it is the workers that have the data
-    narrow = _narrow(datasets, networks, test_networks, variants, ipc)
-    applied = {"datasets": narrow["dataset"], "memories": words(memories), "space": space or None}
     one_of("experiment", experiment, (*experiments.ALL, *studies.ALL))
+    options = dict(datasets=datasets, networks=networks, test_networks=test_networks, variants=variants, ipc=ipc)
+    given = _given(TAKES.get(experiment, AXES), experiment, **options, memories=memories, space=[space] if space else None)
     store, of_study = Store(results, preset=preset), experiment in studies.ALL
-    if of_study:
-        cells, applied = _cases(experiment, budget, applied, narrow)
-    else:
-        _refuse(experiment, {name: applied[name] for name in ("memories", "space")})
-        cells = experiments.find(experiment).cells(budget, **narrow)
-    check_records(narrow["dataset"], store)
+    cells = (studies.ALL if of_study else experiments.ALL)[experiment].cells(budget, **given)
+    check_records(given.get("datasets", given.get("dataset")), store)
     if left := store.incomplete(cells):
         from ..run.compute import compute
 
         where = dict(device=device, engine=engine, cluster=cluster, workers=workers)
         left = compute(left, store, preset, seconds=time_limit, **where)
     if of_study:
-        _print_study(experiment, preset, store, applied)
+        _print_study(experiment, preset, store, given)
     else:
-        found = look_up(experiment, preset, store, **narrow)
+        found = look_up(experiment, preset, store, **given)
         crossed = {"network", "test_network"} <= set(varying(found))
         print(report.matrix_table(found) if crossed else report.list_table(found))
         print(report.missing_sentence(found, preset))
@@ -83,29 +80,19 @@ def run(
         say(f"time is up: {len(left)} of {len(cells)} cells are left; the same command goes on from there")
 
 
-def _narrow(datasets: Words, networks: Words, test_networks: Words, variants: Words, ipc: Words) -> dict[str, list | None]:
-    """The values given for each axis of a grid; a path in full, so that it means the same in any folder."""
+def _given(takes: dict[str, str], experiment: str = "", **options: Words) -> dict[str, Any]:
+    """Read the options that are given and narrow an experiment, by the names of its axes; paths are given in full.
+
+    Raises:
+        SpecError: an option that does not narrow the experiment.
+    """
     from ..reproduce import in_full
 
-    given = dict(dataset=in_full(words(datasets)), network=words(networks), test_network=words(test_networks))
-    return {**given, "ipc": whole(words(ipc)), "variant": words(variants)}
-
-
-def _cases(name: str, budget: Any, applied: dict[str, Any], narrow: dict[str, Any]) -> tuple[list, dict[str, Any]]:
-    """The cases of an application, and which of the options narrow it."""
-    from ..experiments.studies import ALL
-
-    mine = ("datasets", "memories") if name == "continual" else ("datasets", "space")
-    _refuse(name, {n: v for n, v in applied.items() if n not in mine} | {n: v for n, v in narrow.items() if n != "dataset"})
-    given = {n: applied[n] for n in mine if applied[n] is not None}
-    return ALL[name].cells(budget, **given), given
-
-
-def _refuse(name: str, options: dict[str, Any]) -> None:
-    """Refuse options that do not narrow that experiment."""
-    for option_, value in options.items():
-        if value is not None:
-            raise SpecError(f"{name} cannot be narrowed by {OPTION_OF.get(option_, option_)}: leave it out")
+    read = {"datasets": lambda values: in_full(words(values)), "ipc": lambda values: whole(words(values)), "space": " ".join}
+    given = {name: values for name, values in options.items() if values is not None}
+    if other := [name for name in given if name not in takes]:
+        raise SpecError(f"{experiment} cannot be narrowed by {other[0]}: leave it out")
+    return {takes[name]: read.get(name, words)(values) for name, values in given.items()}
 
 
 def _print_study(name: str, preset: str, store: Any, given: dict[str, Any]) -> None:
@@ -145,7 +132,8 @@ def verify(
     check(preset, False, device, words(datasets) or ())
     names = [str(one_of("experiment", experiment, experiments.ALL))] if experiment else list(experiments.ALL)
     store = Store(results, preset=preset)
-    runs = verifying.recorded_runs(names, preset, store, **_narrow(datasets, networks, test_networks, variants, ipc))
+    options = dict(datasets=datasets, networks=networks, test_networks=test_networks, variants=variants, ipc=ipc)
+    runs = verifying.recorded_runs(names, preset, store, **_given(AXES, **options))
     with stopping() as should_stop:
         how = dict(device=device, engine=engine, should_stop=should_stop)
         checked = verifying.verify(runs, store, networks=networks_each, **how)

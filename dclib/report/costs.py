@@ -41,7 +41,7 @@ def _rows(name: str, preset: str) -> list[dict[str, Any]]:
     place = {"experiment": name, "preset": preset}
     condensed = {key: run for key, run in runs.items() if isinstance(run, MakeSet) and run.method == "condense"}
     longest = shared_trajectories(condensed.values())
-    passed = {key for key, run in condensed.items() if longest and run.hyper.outer_steps < longest.get(run.trajectory, 0)}
+    passed = {key for key, run in condensed.items() if longest and run.hyper.outer_steps < longest.get(run.shared_state, 0)}
     return [place | {"key": key, **_about(run), **found[key]} for key, run in runs.items() if key not in passed]
 
 

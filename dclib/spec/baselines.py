@@ -43,7 +43,7 @@ class TrainGan(Run):
     dataset: str = param(MISSING, "a data set's name, or the path of the user's own")
     hyper: GanTraining = param(GanTraining, "how it is trained")
     seed: int = param(0, "of weights, batches and noise")
-    image_size: int = param(0, "images are resized to this square size first; 0: they are not", at_least=0)
+    image_size: int = param(0, "images are resized to this square size first; 0: they are not")
     channels: ClassVar[int] = 0  # as they are
     held_out: ClassVar[int] = 0  # none
     leaves: ClassVar[str] = "whole"

@@ -5,6 +5,7 @@ The checks of values, the options of the command line and the tables in the book
 
 import dataclasses
 import math
+from functools import cache
 from typing import Any
 
 from ..errors import SpecError, one_of
@@ -19,8 +20,8 @@ def param(default: Any, text: str, symbol: str = "", **rules: Any) -> Any:
         default: the value, or a function that makes it; `MISSING` if there is none.
         text: what it is, in a few words.
         symbol: the paper's.
-        rules: `at_least`, `above` and `below` limit a number; `choices` are the names that a text may be, with `joined` several
-            of them with + between; with `outside_key` the field is no part of a run's key.
+        rules: `at_least`, `above` and `below` limit a number; `choices` are the names that a text may be, `joined` those that it
+            joins by +; with `outside_key` the field is no part of a run's key.
     """
     value = {"default_factory": default} if callable(default) else {"default": default}
     return dataclasses.field(**value, metadata={"help": text, "symbol": symbol, **rules})
@@ -32,29 +33,33 @@ def check(spec: Any) -> None:
     Raises:
         SpecError: a hyper-parameter of another type, out of its range, or not among its choices.
     """
-    for f in declared(spec):
+    for f in declared(type(spec)):
         value, rules = getattr(spec, f.name), f.metadata
         if "choices" in rules:
-            parts = str(value).split("+") if rules.get("joined") else [value]
+            one_of(f.name, value, rules["choices"])
+        elif "joined" in rules:
+            parts = str(value).split("+")
             for part in parts:
-                one_of(f.name, part, ("none", *rules["choices"]) if rules.get("joined") and len(parts) == 1 else rules["choices"])
-        elif f.type is bool:
-            require(isinstance(value, bool), f"{f.name} must be true or false, not {value!r}")
-        elif f.type in (int, float):
-            require(_allowed(value, f.type, rules), f"{f.name} must be {range_of(f)}, not {value!r}")
-            require("at_least" not in rules or value <= LARGEST, f"{f.name} is at most {LARGEST:,}, not {value:,}")
-            object.__setattr__(spec, f.name, f.type(value))  # 1 and 1.0 are one run, with one key
+                one_of("augmentation", part, rules["joined"] if len(parts) > 1 else ("none", *rules["joined"]))
+        elif f.type in (int, float, bool):
+            if not _allowed(value, f.type, rules):
+                raise SpecError(f"{f.name} must be {range_of(f)}, not {value!r}")
+            if "at_least" in rules and value > LARGEST:
+                raise SpecError(f"{f.name} is at most {LARGEST:,}, not {value:,}")
+            if type(value) is not f.type:  # 1 and 1.0 are one run, with one key
+                object.__setattr__(spec, f.name, f.type(value))
 
 
-def declared(spec: Any) -> list[dataclasses.Field]:
-    """The hyper-parameters of a dataclass, or of one of its objects."""
-    return [f for f in dataclasses.fields(spec) if "help" in f.metadata]
+@cache
+def declared(kind: type) -> tuple[dataclasses.Field, ...]:
+    """The hyper-parameters of a dataclass."""
+    return tuple(f for f in dataclasses.fields(kind) if "help" in f.metadata)
 
 
 def range_of(f: dataclasses.Field) -> str:
     """The values that a hyper-parameter takes, in words."""
-    if "choices" in f.metadata:
-        return " or ".join(f.metadata["choices"])
+    if names := f.metadata.get("choices", f.metadata.get("joined")):
+        return " or ".join(names)
     limits = {"at_least": "of at least", "above": "above", "below": "below"}
     words = [f"{word} {f.metadata[rule]}" for rule, word in limits.items() if rule in f.metadata]
     kind = {int: "a whole number", float: "a number", bool: "true or false"}.get(f.type, "")
@@ -68,7 +73,8 @@ def require(ok: bool, sentence: str) -> None:
 
 
 def _allowed(value: Any, kind: type, rules: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, kind if kind is int else int | float) or not math.isfinite(value):
+    if kind is bool or isinstance(value, bool):
+        return kind is bool and isinstance(value, bool)
+    if not isinstance(value, (int, kind)) or not math.isfinite(value):
         return False
-    least, above, below = rules.get("at_least", -math.inf), rules.get("above", -math.inf), rules.get("below", math.inf)
-    return least <= value < below and value > above
+    return rules.get("at_least", value) <= value < rules.get("below", math.inf) and value > rules.get("above", -math.inf)

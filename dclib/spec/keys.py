@@ -7,7 +7,7 @@ field, so that the run has a new key and an older record does not answer for it.
 import dataclasses
 import hashlib
 import json
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
 from .architectures import FAMILIES, Network
@@ -31,13 +31,17 @@ def _plain(thing: Any, defaults: bool) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for f in dataclasses.fields(thing):
         value = getattr(thing, f.name)
-        default = f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
-        if f.metadata.get("outside_key") or (value == default and not defaults):
+        if f.metadata.get("outside_key") or (not defaults and value == _default(f)):
             continue
         is_spec = dataclasses.is_dataclass(value)
         out[f.name] = str(value) if isinstance(value, Network) else _plain(value, defaults) if is_spec else value
     mended = getattr(thing, "mended", ())
     return out | ({"mended": list(mended)} if mended else {})
+
+
+@cache
+def _default(f: dataclasses.Field) -> Any:
+    return f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
 
 
 def key(thing: Any) -> str:

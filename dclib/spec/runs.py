@@ -99,7 +99,7 @@ class Training:
     momentum: float = param(0.9, "momentum of SGD", at_least=0, below=1)
     weight_decay: float = param(5e-4, "weight decay of SGD", at_least=0)
     batch: int = param(256, "images in a step", at_least=1)
-    augment: str = param("none", AUGMENT, choices=AUGMENTATIONS, joined=True)
+    augment: str = param("none", AUGMENT, joined=AUGMENTATIONS)
     precision: str = param("float32", PRECISION, choices=PRECISIONS)
 
     def __post_init__(self) -> None:
@@ -164,9 +164,9 @@ class WholeTraining(Run):
     momentum: float = param(0.9, "momentum of SGD", at_least=0, below=1)
     weight_decay: float = param(5e-4, "weight decay of SGD", at_least=0)
     batch: int = param(125, "images in a step; 125 divides the size of most data sets", at_least=1)
-    augment: str = param("none", "as in `Training`", choices=AUGMENTATIONS, joined=True)
+    augment: str = param("none", "as in `Training`", joined=AUGMENTATIONS)
     seed: int = param(0, "of weights, shuffling and augmentation")
-    image_size: int = param(0, SIZE, at_least=0)
+    image_size: int = param(0, SIZE)
     held_out: int = param(0, HELD_OUT, at_least=0)
     channels: ClassVar[int] = 0  # as they are
     leaves: ClassVar[str] = "whole"
@@ -197,7 +197,7 @@ class MakeSet(Run):
     method: str = param("condense", "how the set is made", choices=METHODS)
     seed: int = param(0, "0, 1, …: one for each set")
     hyper: Condensation = param(Condensation, "resolved hyper-parameters; methods other than condense read only its ipc")
-    image_size: int = param(0, SIZE, at_least=0)
+    image_size: int = param(0, SIZE)
     whole: WholeTraining | None = param(None, "the training that guides herding, k-center and forgetting, on the same data")
     gan: TrainGan | None = param(None, "the training of the GAN that draws the images, on the same data")
     distillation: Distillation | None = param(None, "hyper-parameters of Dataset Distillation, for as many images per class")
@@ -238,7 +238,7 @@ class MakeSet(Run):
         return (self.base,) if self.base else ()
 
     @property
-    def trajectory(self) -> str:
+    def shared_state(self) -> str:
         """The name of the set's checkpoint: sets that differ only in K, at a constant η_S, share it.
 
         Random draws depend on (seed, purpose, step) and not on K, so that K = 1000 continues from K = 100.
@@ -246,15 +246,13 @@ class MakeSet(Run):
         hyper = self.hyper if self.hyper.image_lr_end else dataclasses.replace(self.hyper, outer_steps=1)
         return "course-" + dataclasses.replace(self, hyper=hyper).key
 
-    shared_state = trajectory
-
 
 def shared_trajectories(runs: Iterable[MakeSet]) -> dict[str, int]:
     """The trajectories that several of these sets share, each with its largest K."""
     steps: dict[str, set[int]] = {}
     for run in runs:
         if run.method == "condense":
-            steps.setdefault(run.trajectory, set()).add(run.hyper.outer_steps)
+            steps.setdefault(run.shared_state, set()).add(run.hyper.outer_steps)
     return {name: max(found) for name, found in steps.items() if len(found) > 1}
 
 
