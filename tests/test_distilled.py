@@ -17,14 +17,11 @@ from dclib.core import networks, train
 from dclib.data.dataset import generator
 from dclib.errors import DataError, FileError, Interrupted, SpecError
 from dclib.experiments import CPU, DISTILLATION, PAPER, SMOKE, dd
-from dclib.experiments.cells import Cell
 from dclib.methods import distill
 from dclib.results import CondensedSet, Store
-from dclib.results.records import in_words
 from dclib.run import compute as run
-from dclib.run import distilled, sets
+from dclib.run import making, sets
 from dclib.run import runner as doing
-from dclib.run.jobs import Board
 from dclib.spec import MLP, Condensation, ConvNet, MakeSet, Training, TrainNetworks, derive, full
 from dclib.spec.baselines import CIFAR10, Distillation
 
@@ -38,7 +35,7 @@ REPLAY = TrainNetworks(SET, Training(network=TINY).resolve(), 2, "rates")
 
 
 def test_a_set_keeps_its_steps_and_rates(runner, dataset):
-    made = runner.make_set(SET)
+    made = runner.do(SET)
     path = runner.store.find_set(SET.key)
     found = CondensedSet.load(path)
     assert (found.images.shape, found.labels.tolist(), found.ipc) == ((6, 1, 8, 8), [0, 0, 1, 1, 2, 2], 2)
@@ -53,7 +50,7 @@ def test_a_set_keeps_its_steps_and_rates(runner, dataset):
     assert (record["set_hash"], record["data_hash"], record["run"]) == (found.hash, dataset.hash, full(SET))
     assert (len(record["losses"]), record["engine"]) == (6, "eager")
     assert not list(runner.store.root.rglob("checkpoints/*.safetensors"))
-    assert runner.make_set(SET).hash == made.hash
+    assert runner.do(SET).hash == made.hash
 
 
 BAD = {
@@ -66,7 +63,7 @@ BAD = {
 
 @pytest.mark.parametrize("sentence", BAD)
 def test_steps_that_cannot_be_are_refused(runner, tmp_path, sentence):
-    made, bad = runner.make_set(SET), BAD[sentence]
+    made, bad = runner.do(SET), BAD[sentence]
     with pytest.raises(DataError, match=sentence):
         dataclasses.replace(made, **bad)
     made.save(tmp_path / "bad")
@@ -79,7 +76,7 @@ def test_steps_that_cannot_be_are_refused(runner, tmp_path, sentence):
 
 
 def test_a_changed_rate_is_noticed(runner, tmp_path):
-    path = runner.store.set_path("smoke", runner.make_set(SET).key)
+    path = runner.store.set_path("smoke", runner.do(SET).key)
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     (tmp_path / "changed").write_bytes(content)
@@ -88,21 +85,21 @@ def test_a_changed_rate_is_noticed(runner, tmp_path):
 
 
 def test_stopped_it_goes_on_from_its_checkpoint_to_the_identical_set(runner, tmp_path):
-    whole = doing.Runner(Store(tmp_path / "whole"), "smoke", device="cpu").make_set(SET)
+    whole = doing.Runner(Store(tmp_path / "whole"), "smoke", device="cpu").do(SET)
     calls = iter([False] * 3)
     runner.should_stop = lambda: next(calls, True)
     with pytest.raises(Interrupted, match="stopped after 3 of 6 iterations; the same command goes on from there"):
-        runner.make_set(SET)
+        runner.do(SET)
     assert runner.store.checkpoint_path("smoke", SET.key).exists()
     assert SET.key not in Store(runner.store.root).records
     runner.should_stop = lambda: False
-    assert runner.make_set(SET).hash == whole.hash
+    assert runner.do(SET).hash == whole.hash
     assert not runner.store.checkpoint_path("smoke", SET.key).exists()
 
 
 def test_losses_are_thinned_to_a_thousand():
-    assert distilled.thinned([1.0, 2.0, math.inf]) == [1.0, 2.0, None]
-    thin = distilled.thinned([float(i) for i in range(2500)])
+    assert making.thinned([1.0, 2.0, math.inf]) == [1.0, 2.0, None]
+    thin = making.thinned([float(i) for i in range(2500)])
     assert (len(thin), thin[0], thin[-1]) == (834, 1.0, 2499.0)
 
 
@@ -111,7 +108,7 @@ def test_losses_are_thinned_to_a_thousand():
 
 def test_networks_are_trained_by_the_ordered_steps_of_the_file(runner, dataset):
     """Written out from the file alone: each step sees the images that its order names, at its rate."""
-    found = runner.train_networks(REPLAY)
+    found = runner.do(REPLAY)
     made = CondensedSet.load(runner.store.find_set(SET.key))
     images, labels = torch.from_numpy(made.images), torch.from_numpy(made.labels)
     for j, accuracy in found.items():
@@ -126,10 +123,10 @@ def test_networks_are_trained_by_the_ordered_steps_of_the_file(runner, dataset):
 
 def test_both_ways_are_runs_of_their_own_and_add_up(runner):
     plain = dataclasses.replace(REPLAY, way="plain", hyper=dataclasses.replace(REPLAY.hyper, epochs=3))
-    first = [runner.train_networks(r) for r in (REPLAY, plain)]
+    first = [runner.do(r) for r in (REPLAY, plain)]
     assert REPLAY.key != plain.key
     fresh = doing.Runner(Store(runner.store.root), "smoke", device="cpu")
-    more = fresh.train_networks(dataclasses.replace(REPLAY, networks=3))
+    more = fresh.do(dataclasses.replace(REPLAY, networks=3))
     assert {j: more[j] for j in first[0]} == first[0]
     assert [len(fresh.store.records[key]) for key in (SET.key, REPLAY.key, plain.key)] == [1, 3, 2]
     assert fresh.store.records[REPLAY.key][0]["run"]["way"] == "rates"
@@ -137,7 +134,7 @@ def test_both_ways_are_runs_of_their_own_and_add_up(runner):
 
 def test_another_network_is_trained_at_the_rates_with_its_own_first_weights(runner, dataset):
     other = dataclasses.replace(REPLAY, hyper=Training(network=ConvNet(width=4, depth=2)).resolve())
-    found, made = runner.train_networks(other), runner.make_set(SET)
+    found, made = runner.do(other), runner.do(SET)
     images, rates = torch.from_numpy(made.images).unflatten(0, (3, 2)), torch.from_numpy(made.rates)
     for j, accuracy in found.items():
         network = distill.replay(images, rates, HYPER, network=other.hyper.network, seed=derive(j, SET.key))
@@ -147,28 +144,21 @@ def test_another_network_is_trained_at_the_rates_with_its_own_first_weights(runn
 
 def test_without_the_rates_it_is_trained_by_stage_t_on_all_images_as_one_set(runner, dataset):
     plain = dataclasses.replace(REPLAY, way="plain", hyper=Training(network=ConvNet(width=4, depth=2), epochs=3).resolve())
-    found, made = runner.train_networks(plain), runner.make_set(SET)
+    found, made = runner.do(plain), runner.do(SET)
     images, labels = torch.from_numpy(made.images), torch.tensor([0, 0, 1, 1, 2, 2])
     how = dict(seeds=[derive(j, SET.key) for j in found], device="cpu", engine="eager")
     assert list(found.values()) == [round(a, 4) for a in train.evaluate(images, labels, dataset, plain.hyper, **how)]
 
 
 def test_stopped_between_networks_it_goes_on(runner):
-    runner.make_set(SET)
+    runner.do(SET)
     calls = iter([False])
     runner.should_stop = lambda: next(calls, True)
     with pytest.raises(Interrupted):
-        runner.train_networks(REPLAY)
+        runner.do(REPLAY)
     assert list(Store(runner.store.root).accuracies(REPLAY.key)) == [0]
     runner.should_stop = lambda: False
-    assert set(runner.train_networks(REPLAY)) == {0, 1}
-
-
-def test_for_other_processes_the_set_comes_before_its_networks(runner):
-    preset = dataclasses.replace(SMOKE, distillation=lambda dataset, ipc: HYPER)
-    board = Board([Cell("made", 2, "distill", "MLP", preset, 1, 1)], runner.store, preset="smoke", device="cpu", engine="eager")
-    (job,) = board.begin()
-    assert (job.run, board.total) == (SET, 2)
+    assert set(runner.do(REPLAY)) == {0, 1}
 
 
 # --- specs and words
@@ -190,8 +180,8 @@ def test_what_does_not_go_together_is_refused(make, sentence):
 
 
 def test_runs_in_words():
-    assert in_words(full(SET)) == "made, 2/class, distilled with MLP:width=6,init=xavier, seed 0"
-    assert in_words(full(REPLAY)).endswith("seed 0") and "at its learned rates" in in_words(full(REPLAY))  # noqa: PT018
+    assert SET.words == "made, 2/class, distilled with MLP:width=6,init=xavier, seed 0"
+    assert REPLAY.words.endswith("seed 0") and "at its learned rates" in REPLAY.words  # noqa: PT018
 
 
 # --- the tables

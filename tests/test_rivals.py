@@ -8,16 +8,16 @@ import pytest
 import torch
 
 from dclib import experiments
-from dclib.errors import DataError, Interrupted, SpecError
+from dclib.errors import Interrupted, SpecError
 from dclib.experiments import CPU, GAN, MORE_BASELINES, ORS, PAPER, SMOKE, Cell, Preset
 from dclib.methods import gan
 from dclib.report.sentences import cost_sentence
 from dclib.results import CondensedSet, Store
 from dclib.results.merge import merge_into
 from dclib.results.outcomes import look_up
-from dclib.run import compute, sets
-from dclib.run.jobs import Board
-from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, full, spell
+from dclib.run import compute
+from dclib.run.workers import Job, do
+from dclib.spec import Condensation, ConvNet, MakeSet, Training, full, spell
 from dclib.spec.baselines import GanTraining, TrainGan, loss_summary
 
 THIN = ConvNet(width=4, depth=1)
@@ -94,7 +94,7 @@ def test_it_is_trained_once_and_its_draws_are_kept(runner, dataset):
     assert len(record["losses"]) == 4
     assert record["run"] == full(TRAINED)
     assert record["data_hash"] == dataset.hash
-    two, other = again(runner).make_set(DRAWN), again(runner).make_set(dataclasses.replace(DRAWN, seed=1))
+    two, other = again(runner).do(DRAWN), again(runner).do(dataclasses.replace(DRAWN, seed=1))
     assert two.labels.tolist() == [0, 0, 1, 1, 2, 2]
     assert not (two.images == other.images).all()
     trained = gan.train(dataset, RECIPE, device="cpu")
@@ -104,11 +104,11 @@ def test_it_is_trained_once_and_its_draws_are_kept(runner, dataset):
 
 
 def test_a_gan_whose_state_is_gone_is_trained_again_to_the_same_images(runner):
-    made = runner.make_set(DRAWN)
+    made = runner.do(DRAWN)
     runner.store.whole_path("smoke", TRAINED.key).unlink()
     runner.store.find_set(DRAWN.key).unlink()
-    assert not runner.store.is_trained(TRAINED)
-    assert (again(runner).make_set(DRAWN).images == made.images).all()
+    assert not runner.store.has(TRAINED)
+    assert (again(runner).do(DRAWN).images == made.images).all()
     assert counts(runner.store) == {"MakeSet": 1, "TrainGan": 1}
 
 
@@ -116,47 +116,35 @@ def test_stopped_in_the_training_it_goes_on(runner, tmp_path):
     calls = iter([False] * 3)
     runner.should_stop = lambda: next(calls, True)
     with pytest.raises(Interrupted, match="stopped after 3 of 4 steps of the GAN"):
-        runner.make_set(DRAWN)
+        runner.do(DRAWN)
     assert counts(runner.store) == {}
     runner.should_stop = lambda: False
-    assert (runner.make_set(DRAWN).images == new(tmp_path / "whole").make_set(DRAWN).images).all()
+    assert (runner.do(DRAWN).images == new(tmp_path / "whole").do(DRAWN).images).all()
 
 
-def test_a_gan_of_data_that_changed_is_refused(runner, make_dataset, monkeypatch):
-    runner.make_set(DRAWN)
-    for module in (compute, sets):
-        monkeypatch.setattr(module, "load", lambda name, *shape: make_dataset(10, 10, 10, seed=1))
-    with pytest.raises(DataError, match="has changed since made, 2/class, drawn by a GAN, seed 0 was recorded"):
-        again(runner).train_networks(TrainNetworks(DRAWN, TESTED))
-
-
-def test_workers_train_it_once_and_get_its_state(runner, tmp_path):
-    board, done = Board(GAN_CELLS, runner.store, preset="smoke", **HERE), []
-    jobs = board.begin()
-    assert ([type(job.run) for job in jobs], board.total) == ([TrainGan], 9)
-    while jobs:
-        job, *jobs = jobs
-        got = compute.alone(job, tmp_path / str(len(done)), lambda: False)
-        assert got.error is None
-        jobs += board.take(job, got)
-        done.append(job)
-    assert [type(job.run) for job in done] == [TrainGan] + [MakeSet] * 4 + [TrainNetworks] * 4
-    assert counts(runner.store) == {"MakeSet": 4, "TrainGan": 1, "TrainNetworks": 4}
-    assert CondensedSet.load(runner.store.find_set(DRAWN.key)).hash == new(tmp_path / "serial").make_set(DRAWN).hash
+def test_a_worker_gets_its_state_and_draws_the_same_images(runner, tmp_path):
+    found = []
+    for each in (TRAINED, DRAWN):
+        found.append(do(Job(each, "smoke", ("cpu", "eager")), found[:1], tmp_path / each.key, lambda: False))
+        assert [record["kind"] for record in found[-1].records] == [type(each).__name__], "nothing is made twice"
+    for each in found:
+        each.unpack(runner.store, "smoke")
+    assert counts(runner.store) == {"MakeSet": 1, "TrainGan": 1}
+    assert CondensedSet.load(runner.store.find_set(DRAWN.key)).hash == new(tmp_path / "serial").do(DRAWN).hash
 
 
 def test_it_is_merged_with_its_state(runner, tmp_path):
-    runner.make_set(DRAWN)
+    runner.do(DRAWN)
     other = Store(tmp_path / "other")
     found = merge_into(other, [runner.store.root])
     assert (found.networks, found.sets, found.checkpoints, found.differences, found.refused) == (1, 1, 1, [], [])
-    assert Store(other.root).is_trained(TRAINED)
+    assert Store(other.root).has(TRAINED)
     assert merge_into(Store(other.root), [runner.store.root]).alike == 2
     path = other.root / "smoke/whole.jsonl"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"losses": [[9.0, 9.0]]}) + "\n")
     other.whole_path("smoke", TRAINED.key).unlink()
     here, left_out = merge_into(Store(other.root), [runner.store.root]).differences
-    assert "the GAN here has other losses" in here
+    assert "a GAN on the whole of made, seed 0: what is here differs" in here
     assert "it is not the state of the training that is recorded here" in left_out
 
 
@@ -165,14 +153,12 @@ def test_it_is_merged_with_its_state(runner, tmp_path):
 
 def test_optimal_random_selection_trains_a_hundred_sets_at_a_time_and_others_one():
     (many,) = MORE_BASELINES.cells(PAPER, dataset="mnist", ipc=1, network="ors")
-    assert [len(runs) for runs in compute.together(many, many.runs())] == [100] * 10
-    assert [r.key for runs in compute.together(many, many.runs()) for r in runs] == [r.key for r in many.runs()]
-    assert [len(runs) for runs in compute.together(GAN_CELLS[0], GAN_CELLS[0].runs())] == [1, 1]
+    assert (many.together, GAN_CELLS[0].together) == (100, 1)
 
 
 def test_many_sets_are_trained_together_to_the_numbers_of_each_alone_and_go_on_when_stopped(runner, tmp_path):
     alone, runs, calls = new(tmp_path / "alone"), ORS_CELLS[0].runs(), iter([False] * 8)
-    one_by_one = {r.key: alone.train_networks(r) for r in runs}
+    one_by_one = {r.key: alone.do(r) for r in runs}
     runner.should_stop = lambda: next(calls, True)
     with pytest.raises(Interrupted):
         compute.execute(ORS_CELLS, runner)

@@ -91,7 +91,7 @@ def _make(run: MakeSet, output: Path, device: str, force: bool, make: Callable[.
             with stopping() as should_stop:
                 make(device=device, ranks=me, should_stop=should_stop)
         if me.rank == 0:
-            print(f"{output} is {'there already' if there else 'made'} ({sets.describe(run)})")
+            print(f"{output} is {'there already' if there else 'made'} ({run.words})")
             kept.remove_checkpoint(output)
     return me.rank == 0
 
@@ -211,7 +211,7 @@ def export(
     _check_apart(file, output)
     made = CondensedSet.load(file)
     tested = _test_images(made, dataset, other_data) if (to == "npz" if test is None else test) else None
-    (forms.to_npz if to == "npz" else forms.to_png)(made, output, tested)
+    made.export(output, to, tested)
     print(f"{output} is made ({len(made.labels)} images{f', {len(tested.y)} test images' if tested else ''})")
     if share := forms.clamped(made):
         exact = "; `images` in it has them as they are" if to == "npz" else ""

@@ -7,13 +7,12 @@ Neither takes dclib to read. With test images added, dclib reads either as a dat
 import csv
 from io import BytesIO, StringIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import DataError, FileError
 from ..support.files import write_atomic
-from .sets import CondensedSet
 
 FORMS = ("npz", "png")
 
@@ -25,13 +24,13 @@ class Tested(NamedTuple):
     y: np.ndarray
 
 
-def clamped(made: CondensedSet) -> float:
+def clamped(made: Any) -> float:
     """The share of the set's values that lie outside of the data's colours, in percent."""
     unit = made.unit()
     return 100.0 * float(((unit < 0) | (unit > 1)).mean())
 
 
-def to_npz(made: CondensedSet, path: Path | str, tested: Tested | None = None) -> None:
+def to_npz(made: Any, path: Path | str, tested: Tested | None = None) -> None:
     """Write one .npz, atomically.
 
     It holds `x_train` (uint8, data colours) and `y_train`, with `x_test` and `y_test` if they are given; and, exactly as
@@ -51,7 +50,7 @@ def to_npz(made: CondensedSet, path: Path | str, tested: Tested | None = None) -
     write_atomic(path, file.getvalue())
 
 
-def to_png(made: CondensedSet, folder: Path | str, tested: Tested | None = None) -> None:
+def to_png(made: Any, folder: Path | str, tested: Tested | None = None) -> None:
     """Write train/<class>/<number>.png, and test/… if test images are given, and labels.csv: file, label, class.
 
     A class's folder begins with its number, so that alphabetical order is that of the labels.

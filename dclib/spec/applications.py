@@ -7,13 +7,12 @@ small set, or for as short a time on the whole (`nas.py`). As in `spec`, fields 
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import ClassVar
 
 from ..errors import SpecError, one_of
 from .architectures import ACTIVATIONS, NORMS, POOLINGS, ConvNet, Network
 from .checks import check, param, require
-from .keys import key
+from .keys import Run
 from .runs import Condensation, MakeSet
 
 MEMORIES = ("random", "herding", "condense")
@@ -49,12 +48,12 @@ class Rehearsal:
 
     @property
     def unremembered(self) -> "Rehearsal":
-        """The same for every memory, with and without distillation: all that the first task, before which nothing is, knows of."""
+        """Settings that affect task 1; its checkpoint is shared by all memories."""
         return replace(self, memory="random", distillation=0.0)
 
 
 @dataclass(frozen=True)
-class LearnTasks:
+class LearnTasks(Run):
     """The run that learns tasks one after another with one memory.
 
     Args:
@@ -71,7 +70,6 @@ class LearnTasks:
     image_size: int = 32
     channels: int = 3
     condensation: Condensation | None = None
-    networks: ClassVar[int] = 1  # that a run of it trains
 
     def __post_init__(self) -> None:
         n, condensed = len(self.tasks), self.hyper.memory == "condense"
@@ -82,14 +80,9 @@ class LearnTasks:
         same = not condensed or self.condensation.ipc == self.hyper.ipc
         require(same, f"the memory has ipc={self.hyper.ipc}: condense as many images per class")
 
-    @cached_property
-    def key(self) -> str:
-        """The key of the run."""
-        return key(self)
-
     @property
-    def first_task(self) -> str:
-        """The name of what it shares with runs of other memories, with and without distillation: the first task, learnt."""
+    def shared_state(self) -> str:
+        """The name of the checkpoint after task 1, which all memories share, with and without distillation."""
         return "first-" + replace(self, hyper=self.hyper.unremembered, condensation=None).key
 
     @property
@@ -99,6 +92,10 @@ class LearnTasks:
             return ()
         how = dict(hyper=self.condensation, image_size=self.image_size, channels=self.channels)
         return tuple(MakeSet(task, "condense", self.seed, **how) for task in self.tasks)
+
+    def needs(self) -> tuple[Run, ...]:
+        """The runs that make the memory's images, where they are condensed."""
+        return self.sets
 
 
 @dataclass(frozen=True)
@@ -126,7 +123,7 @@ class ShortTraining:
 
 
 @dataclass(frozen=True)
-class TrainCandidate:
+class TrainCandidate(Run):
     """The run that trains `networks` networks of one architecture and tests each on images held out of the training set.
 
     Args:
@@ -148,6 +145,7 @@ class TrainCandidate:
     held_out: int = param(5000, "images kept for validation", at_least=1)
     networks: int = param(1, "how many are trained", at_least=1, outside_key=True)
     tested: bool = param(False, "also classify the test images", outside_key=True)
+    brief: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check(self)
@@ -155,10 +153,9 @@ class TrainCandidate:
         require(self.set is None or ours == theirs, f"the set must be one of {self.dataset} with as many images held out")
         require(self.set is None or not self.images, "a small set is used whole: leave images at 0")
 
-    @cached_property
-    def key(self) -> str:
-        """The key of the run."""
-        return key(self)
+    def needs(self) -> tuple[Run, ...]:
+        """The run that makes its small set, if it has one."""
+        return (self.set,) if self.set else ()
 
 
 @dataclass(frozen=True)
@@ -225,4 +222,4 @@ ApplicationRun = LearnTasks | TrainCandidate
 
 def behind(run: ApplicationRun) -> tuple[MakeSet, ...]:
     """The runs that make the sets a run of an application stands on."""
-    return run.sets if isinstance(run, LearnTasks) else (run.set,) if run.set else ()
+    return run.needs()

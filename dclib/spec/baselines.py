@@ -5,14 +5,13 @@
 
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass
-from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from .architectures import AlexCifarNet, LeNet, Network
 from .checks import check, param, require
-from .keys import key
+from .keys import Run
 
 MODES = ("unrolled", "reverse")
 WAYS = ("plain", "rates")  # to train on a distilled set: by stage T's recipe, or by the ordered steps at the learned rates
@@ -38,7 +37,7 @@ class GanTraining:
 
 
 @dataclass(frozen=True)
-class TrainGan:
+class TrainGan(Run):
     """The run that trains a GAN on the whole training set; all sets drawn from it share it."""
 
     dataset: str = param(MISSING, "a data set's name, or the path of the user's own")
@@ -47,14 +46,14 @@ class TrainGan:
     image_size: int = param(0, "images are resized to this square size first; 0: they are not", at_least=0)
     channels: ClassVar[int] = 0  # as they are
     held_out: ClassVar[int] = 0  # none
+    leaves: ClassVar[str] = "whole"
 
     def __post_init__(self) -> None:
         check(self)
 
-    @cached_property
-    def key(self) -> str:
-        """The key of the run."""
-        return key(self)
+    def finished(self, about: dict[str, Any]) -> bool:
+        """Whether it has been trained in all steps."""
+        return about.get("k") == self.hyper.steps
 
 
 def loss_summary(losses: Sequence[Sequence[float]], parts: int = 10) -> list[list[float]]:

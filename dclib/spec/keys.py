@@ -7,9 +7,11 @@ field, so that the run has a new key and an older record does not answer for it.
 import dataclasses
 import hashlib
 import json
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 from .architectures import FAMILIES, Network
+from .words import in_words
 
 SCHEMA = 1
 TRAINS = {"network_epochs", "network_lr", "network_momentum", "network_batch"}  # options of the network's training on S
@@ -42,6 +44,39 @@ def key(thing: Any) -> str:
     """Return the key of a run: 16 hexadecimal digits of a SHA-256."""
     text = json.dumps({"schema": SCHEMA, "kind": type(thing).__name__, **spell(thing)}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Run:
+    """What every declared run answers: the runner, the workers and the store ask nothing else.
+
+    `networks` is how many networks the run trains, each recorded by its number; a set or a GAN counts as one.
+    `leaves` names what other runs take from it: the "indices" in its record, or its file in the folder "sets" or "whole".
+    `shared_state` names the checkpoint that it shares with similar runs, if there is one. `brief` runs are many, and share one
+    progress bar.
+    """
+
+    networks: ClassVar[int] = 1
+    leaves: ClassVar[str] = ""
+    shared_state: ClassVar[str] = ""
+    brief: ClassVar[bool] = False
+
+    @cached_property
+    def key(self) -> str:
+        """The key of the run, by which its records are found."""
+        return key(self)
+
+    @property
+    def words(self) -> str:
+        """The run in a few words."""
+        return in_words(type(self).__name__, full(self))
+
+    def needs(self) -> tuple["Run", ...]:
+        """The runs that must be done first."""
+        return ()
+
+    def finished(self, about: dict[str, Any]) -> bool:
+        """Whether a file in "whole" that says this of itself is the end of the run."""
+        return False
 
 
 def derive(seed: int, *purpose: object) -> int:

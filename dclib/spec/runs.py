@@ -8,13 +8,12 @@ import dataclasses
 import math
 from collections.abc import Iterable
 from dataclasses import MISSING, dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 from .architectures import FAMILIES, Network
 from .baselines import WAYS, Distillation, TrainGan
 from .checks import check, param, require
-from .keys import key
+from .keys import Run, key
 
 GUIDED = ("herding", "k-center", "forgetting")  # coresets that need a network trained on the full set
 METHODS = ("condense", "distill", "gan", "random", *GUIDED)
@@ -151,7 +150,7 @@ def outdated(run: dict[str, Any]) -> bool:
 
 
 @dataclass(frozen=True)
-class WholeTraining:
+class WholeTraining(Run):
     """The run that trains a network on the whole training set: the tables' upper bound, and the guide of three coreset methods.
 
     The learning rate rises linearly to `lr` over the first fifth of the steps, and falls linearly to zero at the end. The paper
@@ -170,7 +169,7 @@ class WholeTraining:
     image_size: int = param(0, SIZE, at_least=0)
     held_out: int = param(0, HELD_OUT, at_least=0)
     channels: ClassVar[int] = 0  # as they are
-    networks: ClassVar[int] = 1  # that a run of it trains
+    leaves: ClassVar[str] = "whole"
 
     def __post_init__(self) -> None:
         check(self)
@@ -185,14 +184,13 @@ class WholeTraining:
         """What older records of such a run computed otherwise."""
         return _mended(self.dataset, self.channels, self.operations)
 
-    @cached_property
-    def key(self) -> str:
-        """The key of the run."""
-        return key(self)
+    def finished(self, about: dict[str, Any]) -> bool:
+        """Whether it has been trained and tested in all epochs."""
+        return len(about.get("epoch_accuracies", ())) == self.epochs
 
 
 @dataclass(frozen=True)
-class MakeSet:
+class MakeSet(Run):
     """The run that makes a small set: by condensing, by Dataset Distillation, by drawing from a GAN, or by choosing real images."""
 
     dataset: str = param(MISSING, "a data set's name, or the path of the user's own")
@@ -210,14 +208,15 @@ class MakeSet:
     def __post_init__(self) -> None:
         check(self)
         require(self.learned or self.storage == "float32", "real images are kept as they are: leave storage at float32")
-        needs = {"whole": self.method in GUIDED, "gan": self.method == "gan", "distillation": self.method == "distill"}
-        for name, needed in needs.items():
-            given = getattr(self, name) is not None
-            require(given == needed, f"method {self.method!r} {'needs a' if needed else 'takes no'} `{name}`")
-        same = self.base is None or all(getattr(self.base, part) == getattr(self, part) for part in SOURCE)
-        require(same, f"the training behind the set must use {self.dataset} with the same {', '.join(SOURCE[1:])}")
-        same = self.distillation is None or self.distillation.ipc == self.hyper.ipc
-        require(same, f"the `distillation` must be one of ipc={self.hyper.ipc} images per class, as the set")
+        for name, methods in {"whole": GUIDED, "gan": ("gan",), "distillation": ("distill",)}.items():
+            thing, needed = getattr(self, name), self.method in methods
+            require(needed or thing is None, f"method {self.method!r} takes no `{name}`")
+            fits = thing is not None and getattr(thing, "ipc", self.hyper.ipc) == self.hyper.ipc
+            of = " of as many images per class" if name == "distillation" else " training"
+            require(fits or not needed, f"method {self.method!r} needs a `{name}`{of}")
+        base, name = self.base, "whole" if self.whole else "gan"
+        same = base is None or [getattr(base, part) for part in SOURCE] == [getattr(self, part) for part in SOURCE]
+        require(same, f"the `{name}` training must be one on {self.dataset}, at the same {', '.join(SOURCE[1:])}")
 
     @property
     def base(self) -> WholeTraining | TrainGan | None:
@@ -229,10 +228,14 @@ class MakeSet:
         """Whether the images are learned or drawn, so that a file holds them; of real images it holds the indices."""
         return self.method in ("condense", "distill", "gan")
 
-    @cached_property
-    def key(self) -> str:
-        """The key of the set."""
-        return key(self)
+    @property
+    def leaves(self) -> str:
+        """The file of a learned set, or the indices of chosen images."""
+        return "sets" if self.learned else "indices"
+
+    def needs(self) -> tuple[Run, ...]:
+        """The training on the whole set that it rests on, if there is one."""
+        return (self.base,) if self.base else ()
 
     @property
     def trajectory(self) -> str:
@@ -242,6 +245,8 @@ class MakeSet:
         """
         hyper = self.hyper if self.hyper.image_lr_end else dataclasses.replace(self.hyper, outer_steps=1)
         return "course-" + dataclasses.replace(self, hyper=hyper).key
+
+    shared_state = trajectory
 
 
 def shared_trajectories(runs: Iterable[MakeSet]) -> dict[str, int]:
@@ -254,7 +259,7 @@ def shared_trajectories(runs: Iterable[MakeSet]) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
-class TrainNetworks:
+class TrainNetworks(Run):
     """The run that trains `networks` networks on one set and tests each.
 
     With `tested_on="held-out"`, hyper-parameters are chosen without a look at the test images.
@@ -270,14 +275,13 @@ class TrainNetworks:
         check(self)
         held_out = self.tested_on == "test" or self.set.held_out > 0
         require(held_out, "no images are held out of the set: give held_out, or test on the test images")
-        require(self.way == "plain" or self.set.method == "distill", "only a distilled set has learned rates: leave way at plain")
+        require(self.way == "plain" or self.set.method == "distill", "only a distilled set has learned rates to train by")
 
     @property
     def mended(self) -> tuple[str, ...]:
         """What older records of such a run computed otherwise."""
         return _mended(self.set.dataset, self.set.channels, self.hyper.operations if self.way == "plain" else ())
 
-    @cached_property
-    def key(self) -> str:
-        """The key of the run; records of the same key add up."""
-        return key(self)
+    def needs(self) -> tuple[Run, ...]:
+        """The run that makes its set."""
+        return (self.set,)
