@@ -66,11 +66,9 @@ def reproduce(
         Interrupted: stopped; what is finished is recorded.
     """
     given = {"datasets": datasets, "ipc": ipc, "networks": networks, "test_networks": test_networks, "variants": variants}
-    check_names(unknown, reproduce)
-    narrow = {AXIS_OF[parameter]: as_list(value) for parameter, value in given.items()}
+    names = check_page(*given, preset=preset, recompute=recompute, device=device, datasets=datasets, **unknown)
+    narrow = {AXIS_OF[parameter]: as_list(value) for parameter, value in given.items()} | {"dataset": names}
     narrow["ipc"] = narrow["ipc"] and [_whole(value) for value in narrow["ipc"]]
-    check(preset, recompute, device, narrow["dataset"] or ())
-    narrow["dataset"] = in_full(narrow["dataset"])
     declare = experiments.find(name).cells
     return _found(partial(table, name, preset, **narrow), partial(declare, **narrow), narrow["dataset"], preset, recompute, device)
 
@@ -95,17 +93,15 @@ def reproduce_study(
     """
     study = studies.ALL[one_of("application", name, studies.ALL)]
     options = [option for option in inspect.signature(study.narrows).parameters if option not in ("self", "preset")]
-    for parameter in narrow:
-        one_of("parameter", parameter, ("preset", "recompute", "device", *options))
+    names = check_page(*options, preset=preset, recompute=recompute, device=device, **narrow)
     if not isinstance(space := narrow.get("space") or "", str):
         raise SpecError(f"space must be text, as 'width=32,64 norm=instance', not {space!r}")
     narrow = {n: value if n == "space" else as_list(value) for n, value in narrow.items() if value is not None}
     for parameter, values in narrow.items():
         if wrong := [value for value in values if not isinstance(value, str)]:
             raise SpecError(f"{parameter} must be names, and {wrong[0]!r} is none")
-    check(preset, recompute, device, narrow.get("datasets", ()))
     if "datasets" in narrow:
-        narrow["datasets"] = in_full(narrow["datasets"])
+        narrow["datasets"] = names
     look = partial(studied.learned if name == "continual" else studied.searched, preset, **narrow)
     return _found(look, partial(study.cells, **narrow), narrow.get("datasets"), preset, recompute, device)
 
@@ -166,17 +162,6 @@ def check_page(
     given = as_list(datasets)
     check(preset, recompute, device, given or ())
     return in_full(given)
-
-
-def check_names(unknown: Iterable[str], function: Any) -> None:
-    """Refuse parameters that `function` does not name.
-
-    Raises:
-        SpecError: lists those it has.
-    """
-    valid = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    for parameter in unknown:
-        one_of("parameter", parameter, valid)
 
 
 def check(preset: Given, recompute: Given, device: Given, datasets: Iterable[Given]) -> None:

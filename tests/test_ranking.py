@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from dclib.results.claims import HOLDS, OPEN, interval
-from dclib.results.ranking import advantage, agreement, best, least_sure, spearman
+from dclib.results.ranking import advantage, agreement, best, spearman
 
 
 def test_rho_and_its_interval_by_hand():
@@ -50,11 +50,6 @@ def test_agreement_looks_at_those_in_both_and_at_the_best_by_the_proxy():
     assert agreement(proxy, whole, 3).rho == pytest.approx(-1)
     assert agreement(proxy, whole).count == 5
     assert agreement(proxy, whole).rho == pytest.approx(stats.spearmanr([6, 5, 4, 3, 2], [1, 2, 3, 0.5, 0.1]).statistic)
-
-
-def test_the_least_rho_that_is_sure():
-    """At n = 10: atanh 0.68 = 0.829 > 1.96·√(1.2312 / 7) = 0.822, while atanh 0.67 = 0.811 < 1.96·√(1.22445 / 7) = 0.820."""
-    assert least_sure(10) == pytest.approx(0.68)
 
 
 def test_an_interval_by_students_t():

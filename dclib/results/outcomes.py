@@ -7,15 +7,15 @@ fills its cell here, too.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean, pstdev, variance
 from typing import TYPE_CHECKING, Any
 
 from .. import experiments
 from ..errors import one_of
 from ..experiments import AXES, GAN, INSTEAD, ORS, RANDOM, Cell, paper
-from ..experiments.presets import Run
-from ..spec import FAMILIES, Network, WholeTraining
+from ..spec import FAMILIES, Network
+from ..spec.keys import Run
 from .store import Store
 
 if TYPE_CHECKING:
@@ -147,14 +147,13 @@ def _recorded(experiment: str, cell: Cell, store: Store) -> dict[str, Any]:
     runs = cell.runs(range(cell.sets) if cell.network in ORS else SETS)
     sets = _accuracies(cell, runs, store)
     planned = (len(sets) or 1 if ORS.get(cell.network, 1.0) < 1 else cell.sets), runs[0].networks
-    behind = dict.fromkeys(one.key for run in runs for one in run.behind()) if sets else ()
     return dict(
         experiment=experiment,
         **cell.place,
         preset=cell.preset.name if sets else "",
         **summarise(list(sets.values()), paper.find(experiment, cell.place), planned),
         keys=tuple(sets),
-        records=tuple(r for key in behind for r in store.records.get(key, [])),
+        records=records_behind(runs, store) if sets else (),
     )
 
 
@@ -171,6 +170,12 @@ def _accuracies(cell: Cell, runs: Sequence[Run], store: Store) -> dict[str, tupl
         return {}
     ranked = sorted(sets, key=lambda key: fmean(sets[key]), reverse=True)
     return {key: sets[key] for key in ranked[: max(1, round(share * len(sets)))]}
+
+
+def records_behind(runs: Iterable[Run], store: Store) -> tuple[dict[str, Any], ...]:
+    """The records of runs and of all runs that these need, each once."""
+    keys = dict.fromkeys(one.key for run in runs for one in run.behind())
+    return tuple(record for key in keys for record in store.records.get(key, []))
 
 
 def varying(cells: "pd.DataFrame") -> list[str]:

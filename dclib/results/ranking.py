@@ -38,7 +38,7 @@ def spearman(a: Sequence[float], b: Sequence[float]) -> Correlation:
         return Correlation(rho, math.nan, math.nan, n)
     if abs(rho) > 1 - 1e-12:  # the interval of a perfect order has no width
         return Correlation(rho, rho, rho, n)
-    half = _half(rho, n)
+    half = float(norm.ppf((1 + LEVEL) / 2)) * math.sqrt((1 + rho**2 / 2) / (n - 3))
     return Correlation(rho, math.tanh(math.atanh(rho) - half), math.tanh(math.atanh(rho) + half), n)
 
 
@@ -47,16 +47,6 @@ def _rho(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     x, y = (rankdata(values, axis=-1) - (a.shape[-1] + 1) / 2 for values in (a, b))
     with np.errstate(invalid="ignore"):
         return np.asarray((x * y).sum(-1) / np.sqrt((x * x).sum(-1) * (y * y).sum(-1)))
-
-
-def _half(rho: float, n: int) -> float:
-    """Half the interval's width in z."""
-    return float(norm.ppf((1 + LEVEL) / 2)) * math.sqrt((1 + rho**2 / 2) / (n - 3))
-
-
-def least_sure(n: int) -> float:
-    """Return the least ρ, in hundredths, whose interval over n points leaves out zero."""
-    return next(k / 100 for k in range(1, 100) if math.atanh(k / 100) > _half(k / 100, n))
 
 
 def best(scores: Mapping[str, float], count: int = 10) -> list[str]:

@@ -12,11 +12,11 @@ from typing import Any
 
 from ..errors import one_of
 from ..experiments import BEST, PRESETS
-from ..spec.applications import ApplicationRun
-from .store import Store
 from ..experiments.studies import CONTINUAL, NAS, SOURCES, Case, Study
 from .claims import Interval
+from .outcomes import records_behind
 from .ranking import Correlation, advantage, agreement, best
+from .store import Store
 
 TOP = 10  # architectures that the paper's ρ looks at
 
@@ -77,11 +77,6 @@ def _chosen(study: Study, preset: str, store: Store, narrow: dict[str, Any]) -> 
     return (name if recorded else ""), cases[name]
 
 
-def _records(run: ApplicationRun, store: Store) -> list[dict[str, Any]]:
-    """The records of a run and of what it stands on."""
-    return [record for one in run.behind() for record in store.records.get(one.key, [])]
-
-
 def learned(preset: str = "best", store: Store | None = None, **narrow: Any) -> list[Learned]:
     """Return what is recorded for each memory, without distillation and with it; nothing is computed.
 
@@ -99,9 +94,9 @@ def learned(preset: str = "best", store: Store | None = None, **narrow: Any) -> 
     for case in cases:
         done = [run for run in case.runs() if run.key in store.records]
         runs = tuple(tuple(map(tuple, store.records[run.key][0]["stages"])) for run in done)
-        records = tuple(record for run in done for record in _records(run, store))
         about = (case["tasks"], case["memory"], case["distillation"])
-        found.append(Learned(*about, name if runs else "", runs, records, tuple(run.seed for run in done)))
+        seeds = tuple(run.seed for run in done)
+        found.append(Learned(*about, name if runs else "", runs, records_behind(done, store), seeds))
     return found
 
 
@@ -178,7 +173,7 @@ def searched(preset: str = "best", store: Store | None = None, **narrow: Any) ->
     store = store or Store(preset=preset)
     name, cases = _chosen(NAS, preset, store, narrow)
     validation: dict[str, dict[str, tuple[float, ...]]] = {source: {} for source in SOURCES}
-    test, seconds, images, records = {}, dict.fromkeys(SOURCES, 0.0), {}, {}
+    test, seconds, images, done = {}, dict.fromkeys(SOURCES, 0.0), {}, []
     for source, run in ((case["source"], run) for case in cases for run in case.runs()):
         network = str(run.network)
         images[source] = max(images.get(source, 0), _images(run, store))
@@ -189,8 +184,9 @@ def searched(preset: str = "best", store: Store | None = None, **narrow: Any) ->
         seconds[source] += sum(record["seconds"] for record in own)
         if source == "whole":
             test[network] = tuple({n: x for record in reversed(own) for n, x in record["test"].items()}.values())
-        records |= {id(record): record for record in _records(run, store)}
-    return Search(cases[0]["dataset"], cases[0]["networks"], name, validation, test, seconds, images, tuple(records.values()))
+        done.append(run)
+    about = (cases[0]["dataset"], cases[0]["networks"], name)
+    return Search(*about, validation, test, seconds, images, records_behind(done, store))
 
 
 def _images(run: Any, store: Store) -> int:
