@@ -66,7 +66,8 @@ def reproduce(
         Interrupted: stopped; what is finished is recorded.
     """
     given = {"datasets": datasets, "ipc": ipc, "networks": networks, "test_networks": test_networks, "variants": variants}
-    check_names(unknown, reproduce)
+    for parameter in unknown:
+        one_of("parameter", parameter, ("preset", "recompute", "device", *given))
     narrow = {AXIS_OF[parameter]: as_list(value) for parameter, value in given.items()}
     narrow["ipc"] = narrow["ipc"] and [_whole(value) for value in narrow["ipc"]]
     check(preset, recompute, device, narrow["dataset"] or ())
@@ -166,17 +167,6 @@ def check_page(
     given = as_list(datasets)
     check(preset, recompute, device, given or ())
     return in_full(given)
-
-
-def check_names(unknown: Iterable[str], function: Any) -> None:
-    """Refuse parameters that `function` does not name.
-
-    Raises:
-        SpecError: lists those it has.
-    """
-    valid = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    for parameter in unknown:
-        one_of("parameter", parameter, valid)
 
 
 def check(preset: Given, recompute: Given, device: Given, datasets: Iterable[Given]) -> None:

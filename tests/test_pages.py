@@ -48,8 +48,9 @@ def test_speed_has_medians_ratios_and_shares_of_the_peak(written):
 
 
 def test_speed_tells_machines_apart(written):
-    points = [contest("scaling", f"side: {n}", {"axis": "side"}, machine=m) for m in ("a machine", "another") for n in (16, 8)]
-    written("speed", contest(), contest(machine="another"), *points)
+    one = {"eager": {"seconds": [2.0], "peak_mb": 1000}}
+    points = [contest("scaling", f"side: {n}", {"axis": "side"}, contestants=one) for n in (16, 8)]
+    written("speed", contest(), contest(machine="another"), *points, *(point | {"machine": "another"} for point in points))
     page = shown("speed")
     assert [row[0] for row in page["table"]] == ["**a machine**", "a case", "", "", "**another**", "a case", "", ""]
     for name in ("ratios", "scaling"):
@@ -140,8 +141,9 @@ def test_datasets_that_are_not_here_have_their_row(monkeypatch, tmp_path):
 
 def test_datasets_whose_counts_are_not_the_papers(monkeypatch, tmp_path):
     monkeypatch.setenv("DCLIB_DATA", str(tmp_path))
-    images = {f"x_{part}": np.full((n, 16, 16), 9, np.uint8) for part, n in (("train", 60), ("test", 20))}
-    np.savez(tmp_path / "usps.npz", **images, y_train=np.arange(60) % 10, y_test=np.arange(20) % 10)
+    images = np.random.default_rng(0).integers(0, 256, (80, 16, 16), np.uint8)
+    labels = np.arange(80) % 10
+    np.savez(tmp_path / "usps.npz", x_train=images[:60], x_test=images[60:], y_train=labels[:60], y_test=labels[60:])
     page = shown("datasets", datasets="usps")
     assert page["here"] == [["USPS", "npz", "1 × 16 × 16", "60", "20", "-7,231, -1,987"]]
     assert page["figure"].render().startswith(b"\x89PNG")

@@ -1,17 +1,13 @@
-"""dclib.reproduce and dclib.report.survey: a notebook's parameters checked, records read, missing cells computed."""
+"""dclib.reproduce: a notebook's parameters checked, records read, missing cells computed."""
 
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from dclib import report
-from dclib.data.sources import KNOWN
 from dclib.errors import DataError, SpecError
-from dclib.experiments import paper
-from dclib.report import survey
 from dclib.reproduce import as_list, parameters, reproduce
 from dclib.results import Store
 from dclib.run import compute as run
@@ -168,70 +164,3 @@ def test_recompute_leaves_the_records_and_compares(smoke, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "Of 10 recorded accuracies computed again 10 are alike, the largest difference is 0.00 points." in said
     assert {p: p.read_bytes() for p in smoke.rglob("*") if p.is_file()} == before
-
-
-def last_line(table):
-    return [cell.strip() for cell in table.splitlines()[-1].split("|")[1:-1]]
-
-
-# --- the data sets
-
-
-def test_smoke_looks_at_the_digits_alone():
-    (digits,) = survey.survey(preset="smoke")
-    assert (digits.name, digits.where, len(digits.dataset.y_train)) == ("digits", "embedded", 1000)
-    assert survey.missing_sentence([digits]) == ""
-
-
-def test_without_data_every_known_set_has_its_row_and_a_way_to_get_it(monkeypatch, folders):
-    monkeypatch.setattr("dclib.data.sources.DEBIAN", folders)
-    found = survey.survey()
-    assert {f.name for f in found} == set(KNOWN)
-    assert [f.name for f in found if f.dataset] == ["digits"]
-    rows = survey.found_table(found).splitlines()[2:]
-    assert sum("not here" in row and row.count("—") == 4 for row in rows) == len(KNOWN) - 1
-    sentence = survey.missing_sentence(found)
-    assert all(name in sentence for name in KNOWN if name != "digits")
-    assert "NAME.npz" in sentence
-    assert str(folders) not in sentence
-
-
-def test_the_papers_table_does_not_depend_on_what_is_here(monkeypatch, folders):
-    monkeypatch.setattr("dclib.data.sources.DEBIAN", folders)
-    without = survey.statistics_table(survey.survey())
-    save_usps(folders)
-    found = survey.survey()
-    assert survey.statistics_table(found) == without
-    for name, (train, test) in paper.TABLE_T1.items():
-        assert any(f"{train:,} " in row and f"{test:,} " in row for row in without.splitlines() if report.title(name) in row)
-
-
-def save_usps(folder, train=60):
-    pixels, labels = np.random.default_rng(0), np.arange(10)
-    (folder / "data").mkdir(exist_ok=True)
-    x_train = pixels.integers(0, 255, (train, 16, 16), np.uint8)
-    x_test = pixels.integers(0, 255, (20, 16, 16), np.uint8)
-    y_train, y_test = np.resize(labels, train), np.resize(labels, 20)
-    np.savez(folder / "data/usps.npz", x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
-
-
-def test_counts_that_are_not_the_papers_are_told(folders):
-    from dclib.run.sets import load
-
-    load.cache_clear()
-    save_usps(folders)
-    found = survey.survey(datasets="usps")
-    assert last_line(survey.found_table(found)) == ["USPS", "npz", "1 × 16 × 16", "60", "20", "-7,231, -1,987"]
-    (name,) = survey.samples(found)
-    assert name == "USPS"
-    assert survey.samples(found)[name].images.shape == (10, 1, 16, 16)
-    load.cache_clear()
-
-
-def test_survey_refuses_what_reproduce_refuses():
-    with pytest.raises(SpecError, match="unknown parameter 'dataset': did you mean 'datasets'"):
-        survey.survey(dataset="mnist")
-    with pytest.raises(SpecError, match="unknown data set 'mnits'"):
-        survey.survey(datasets="mnits")
-    with pytest.raises(SpecError, match="unknown preset"):
-        survey.survey(preset="all")
