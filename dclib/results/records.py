@@ -19,6 +19,48 @@ FILES |= {"LearnTasks": "tasks.jsonl", "TrainCandidate": "candidates.jsonl"}
 UNTESTED = ("MakeSet", "TrainGan")  # runs of no accuracy
 
 
+class RecordFile:
+    """A file of records that other processes append to, of which each line is read once.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: Path | str):
+        self.path, self.end, self.lines = Path(path), 0, 0
+
+    def appended(self) -> Iterator[dict[str, Any]]:
+        """Yield the records added since the last call; a torn last line, left by a killed process, is skipped with a warning.
+
+        Raises:
+            FileError: the file cannot be read, or a line that is not the last is no record.
+        """
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(self.end)
+                lines = file.readlines()
+        except OSError as error:
+            raise FileError(f"cannot read the records in {self.path}: {reason(error)}") from error
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                try:
+                    record = json.loads(line)
+                    _check_record(record)
+                except (ValueError, TypeError, KeyError, AttributeError) as error:
+                    if number == len(lines) and not line.endswith(b"\n"):
+                        warnings.warn(f"{self.path}: the last line is torn and is left out", stacklevel=2)
+                        return
+                    raise FileError(f"{self.path}, line {self.lines + 1}, is no record: delete that line") from error
+                yield record
+            self.end += len(line)
+            self.lines += line.endswith(b"\n")
+
+    @property
+    def replaced(self) -> bool:
+        """Whether what was read is no longer in the file: it is gone, or shorter."""
+        return not self.path.exists() or self.path.stat().st_size < self.end
+
+
 def read_records(path: Path | str) -> Iterator[dict[str, Any]]:
     """Yield all records of one file, as `RecordFile.appended` does."""
     return RecordFile(path).appended()
