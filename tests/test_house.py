@@ -41,8 +41,7 @@ MAY = {
 }
 LIGHT = ("errors", "support", "spec", "experiments", "results", "report", "api", "reproduce", "cli")  # load no torch when imported
 # modules that compute when they are asked to, or ask where data are
-ASKED = {f"dclib.report.{name}" for name in ("costs", "own_data", "speed", "survey")}
-ASKED |= {"dclib.experiments.work", "dclib.run.callbacks"}
+ASKED = {"dclib.experiments.work", "dclib.run.callbacks"}
 
 
 def package(module: str) -> str:
@@ -104,12 +103,10 @@ def test_results_stay_under_25_megabytes():
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
-def test_notebook_is_short_and_keeps_only_its_table(path):
+def test_notebook_keeps_only_its_table(path):
     cells = json.loads(path.read_text())["cells"]
     code = [c for c in cells if c["cell_type"] == "code"]
     tags = [set(c["metadata"].get("tags", [])) for c in code]
-    assert len(cells) <= 10
-    assert sum(len("".join(c["source"]).splitlines()) for c in code) <= 120
     assert sum("parameters" in t for t in tags) == 1, "one cell is tagged `parameters`"
     assert any("keep_output" in t for t in tags), "the table's cell is tagged `keep_output`"
     assert not [c for c, t in zip(code, tags, strict=True) if c["outputs"] and "keep_output" not in t], "run `make notebooks`"

@@ -1,34 +1,149 @@
-"""The cells of the pages of tables, run without a kernel where nothing is recorded: each shows its dashes and an empty figure."""
+"""The pages `speed`, `distillation` (Table T11) and `datasets` on made-up measurements and data: what they tabulate and draw."""
 
-import ast
 import json
-from pathlib import Path
 
+import numpy as np
 import pytest
+from pages import shown
 
-NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
-PAGES = ["cross_arch", "coresets", "condensed_images", "images_per_class", "more_baselines", "cifar100", "recipe"]
-PAGES += ["ablation_depth", "ablation_distance", "ablation_loops", "choices"]
+from dclib import report
+from dclib.data.sources import KNOWN
+from dclib.errors import SpecError
+from dclib.experiments.paper import TABLE_T1
 
-
-def shown(cell: dict, names: dict) -> object:
-    """Run a code cell and return the value of its last line, as a notebook shows it."""
-    tree = ast.parse("".join(cell["source"]))
-    last = ast.Expression(tree.body.pop().value) if isinstance(tree.body[-1], ast.Expr) else None
-    exec(compile(tree, "cell", "exec"), names)
-    return eval(compile(last, "cell", "eval"), names) if last else None
+ABOUT = {"machine": "a machine", "device": "cpu", "versions": {"torch": "2.14.1"}}
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_without_records(name, tmp_path, monkeypatch):
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """Write lines to a file of measurements."""
     monkeypatch.setenv("DCLIB_RESULTS", str(tmp_path))
-    cells = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]
-    code = [c for c in cells if c["cell_type"] == "code" and "tracking" not in "".join(c["source"])]  # which trains
-    names: dict = {}
-    values = [shown(cell, names) for cell in code]
-    tables = [v._repr_markdown_() for v in values if hasattr(v, "_repr_markdown_")]
-    assert any("nothing recorded yet" in text for text in tables)
-    pictures = [v for v in values if hasattr(v, "_repr_png_")]
-    assert pictures
-    assert all(picture._repr_png_().startswith(b"\x89PNG") for picture in pictures)
-    assert any("are not recorded yet" in text for text in tables)
+
+    def write(name, *lines):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(ABOUT | line) + "\n" for line in lines))
+
+    return write
+
+
+# --- speed
+
+
+def contest(bench="condense", title="a case", case=None, **changes):
+    contestants = {"compiled/bfloat16": {"seconds": [2.0, 2.0], "peak_mb": 1000}, "tuned": {"seconds": [4.0], "peak_mb": 1900}}
+    contestants |= {"plain": {"seconds": [4.0, 6.0, 5.0], "peak_mb": 2000}}
+    line = {"bench": bench, "title": title, "case": case or {"device": "cpu"}, "contestants": contestants}
+    return line | {"gflop": 100.0, "peak_gflops": 50.0} | changes
+
+
+def test_speed_has_medians_ratios_and_shares_of_the_peak(written):
+    written("speed", contest(gflop=1.0), contest())  # the later one counts
+    page = shown("speed")
+    assert page["table"] == [
+        ["a case", "the literal loop", "1.00", "0.80", "40", "5.00", "4.00 … 6.00", "2,000"],
+        ["", "the same, allocator set", "1.25", "1.00", "50", "4.00", "4.00 … 4.00", "1,900"],
+        ["", "dclib, compiled, bfloat16", "2.50", "2.00", "100", "2.00", "2.00 … 2.00", "1,000"],
+    ]
+    (panel,) = page["ratios"].figure.axes
+    assert [bar.get_width() for bar in panel.patches] == [2.5, 1.25, 1.0]
+
+
+def test_speed_tells_machines_apart(written):
+    one = {"eager": {"seconds": [2.0], "peak_mb": 1000}}
+    points = [contest("scaling", f"side: {n}", {"axis": "side"}, contestants=one) for n in (16, 8)]
+    written("speed", contest(), contest(machine="another"), *points, *(point | {"machine": "another"} for point in points))
+    page = shown("speed")
+    assert [row[0] for row in page["table"]] == ["**a machine**", "a case", "", "", "**another**", "a case", "", ""]
+    for name in ("ratios", "scaling"):
+        assert [text.get_text() for text in page[name].figure.legends[0].get_texts()] == ["a machine", "another"]
+    assert [line.get_xydata().tolist() for line in page["scaling"].figure.axes[0].lines] == [[[8, 2.0], [16, 2.0]]] * 2
+
+
+@pytest.mark.parametrize(
+    ("given", "place"), [({"preset": "cpu"}, "a machine"), ({"preset": "paper"}, "a GPU"), ({"device": "cuda"}, "a GPU")]
+)
+def test_speed_of_one_kind_of_device(written, given, place):
+    profile = {"bench": "profile", "heavy": 0.5, "contestants": {"compiled": {"seconds": [4.0], "peak_mb": 1}}}
+    written("speed", contest() | profile, contest(device="a GPU", case={"device": "cuda"}, gflop=50.0) | profile)
+    gflop = {"a machine": 100, "a GPU": 50}[place]
+    floor = gflop / 50
+    assert shown("speed", **given)["machines"] == [
+        ["a case", "4000", "50", f"{1000 * floor:.0f}", f"{4 / floor:.2f}", f"{gflop:.1f}", f"{gflop / 4:.0f}"]
+    ]
+
+
+def test_speed_without_records(written):
+    page = shown("speed")
+    assert page["table"] == [["—"] * 8]
+    assert all(page[name].render().startswith(b"\x89PNG") for name in ("ratios", "scaling"))
+
+
+@pytest.mark.parametrize(
+    "given", [{"datasets": "digits"}, {"recompute": True, "preset": "cpu"}, {"preset": "smok"}, {"device": "cpo"}, {"data": "x"}]
+)
+def test_speed_refuses_what_it_cannot_do(given):
+    with pytest.raises(SpecError):
+        shown("speed", **given)
+
+
+# --- memory
+
+
+def memory_of(dataset="mnist", timed=True, **changes):
+    def entry(seconds, peak):
+        return {"seconds": seconds if timed else [], "peak_mb": peak, "allocated_mb": peak - 300.0}
+
+    contestants = {"unrolled/10": entry([1.0], 500), "unrolled/30": entry([2.0, 3.0, 4.0], 900), "reverse/30": entry([4.0], 480)}
+    contestants |= {"condense/0": entry([0.5], 700), "condense/50": entry([1.5], 700)}
+    return {"case": {"dataset": dataset}, "contestants": contestants} | changes
+
+
+def table_11(**more):
+    return shown("distillation", "table-11", "memory", report=report)
+
+
+def test_memory_and_time_beside_the_papers(written):
+    written("memory", memory_of(timed=False), memory_of())
+    page = table_11()
+    assert page["table-11"] == [  # 10 updates and 9 trainings of 1.5 - 2 · 0.5 seconds in an outer step; 1000 of these
+        ["MNIST", "DD", "900", "600", "20.0", "3.00", "23,600", "1,180", "785", "160"],
+        ["", "condensation", "700", "400", "0.0", "9.50", "1,000", "158", "653", "46"],
+        ["", "ratio", "1.29", "1.50", "", "", "", "7.45", "1.20", "3.48"],
+    ]
+    (panel,) = page["memory"].figure.axes
+    assert sorted(list(line.get_xdata()) for line in panel.lines) == [[0, 50], [10, 30], [30]]
+
+
+def test_memory_without_times_on_two_devices(written):
+    written("memory", memory_of(timed=False), memory_of("cifar10", device="a GPU"))
+    rows = table_11()["table-11"]
+    assert [row[0] for row in rows] == ["MNIST, cpu", "", "", "CIFAR10, a GPU", "", ""]
+    assert [row[5] for row in rows[:3]] == ["—", "—", ""]
+    assert [row[7] for row in rows[:3]] == ["—"] * 3
+
+
+def test_memory_without_records(written):
+    page = table_11()
+    assert page["table-11"] == [["—"] * 10]
+    assert page["memory"].render().startswith(b"\x89PNG")
+
+
+# --- data sets
+
+
+def test_datasets_that_are_not_here_have_their_row(monkeypatch, tmp_path):
+    monkeypatch.setattr("dclib.data.sources.DEBIAN", tmp_path)
+    monkeypatch.setenv("DCLIB_DATA", str(tmp_path))
+    page = shown("datasets")
+    assert {row[0] for row in page["here"] if row[1:] == ["not here", *"————"]} == {report.title(n) for n in {*KNOWN} - {"digits"}}
+    assert [[int(n.replace(",", "")) for n in row[3:]] for row in page["table"]][: len(TABLE_T1)] == [*map(list, TABLE_T1.values())]
+    assert shown("datasets", preset="smoke")["here"] == [["digits", "embedded", "1 × 28 × 28", "1,000", "797", "—"]]
+
+
+def test_datasets_whose_counts_are_not_the_papers(monkeypatch, tmp_path):
+    monkeypatch.setenv("DCLIB_DATA", str(tmp_path))
+    images = np.random.default_rng(0).integers(0, 256, (80, 16, 16), np.uint8)
+    labels = np.arange(80) % 10
+    np.savez(tmp_path / "usps.npz", x_train=images[:60], x_test=images[60:], y_train=labels[:60], y_test=labels[60:])
+    page = shown("datasets", datasets="usps")
+    assert page["here"] == [["USPS", "npz", "1 × 16 × 16", "60", "20", "-7,231, -1,987"]]
+    assert page["figure"].render().startswith(b"\x89PNG")

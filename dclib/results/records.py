@@ -5,7 +5,7 @@ Each line of a file is read once; a torn or damaged one is told.
 
 import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,20 +18,6 @@ from ..support.files import array_checksum, reason
 FILES = {"MakeSet": "sets.jsonl", "TrainNetworks": "networks.jsonl", "WholeTraining": "whole.jsonl", "TrainGan": "whole.jsonl"}
 FILES |= {"LearnTasks": "tasks.jsonl", "TrainCandidate": "candidates.jsonl"}
 UNTESTED = ("MakeSet", "TrainGan")  # runs of no accuracy
-
-
-def parsed(path: Path, parse: Callable[[Any], Any], what: str) -> Iterator[Any]:
-    """Yield what `parse` makes of each line of a file of measurements, of which there may be none yet.
-
-    Raises:
-        FileError: a line is no JSON, or `parse` cannot make anything of it.
-    """
-    for number, line in enumerate(path.read_text().splitlines() if path.exists() else (), 1):
-        try:
-            found = parse(json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FileError(f"{path}, line {number}, is no {what}: delete that line") from error
-        yield found
 
 
 class RecordFile:
