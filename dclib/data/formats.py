@@ -6,8 +6,6 @@ import re
 import zipfile
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -187,30 +185,23 @@ def _listed(folder: Path) -> list[Path]:
         ) from error
 
 
-@contextmanager
-def _opened(file: Path | str) -> Iterator[Any]:
-    """Open a picture; whatever Pillow cannot make of the file is a DataError."""
-    from PIL import Image
-
-    try:
-        with Image.open(file) as picture:
-            yield picture
-    except DataError:
-        raise
-    except (*UNREADABLE, Image.DecompressionBombError) as error:
-        raise DataError(f"cannot read {file} as an image ({words(error)}): repair or remove it") from error
-
-
 def read_picture(file: Path | str, background: str, channels: int = 0) -> Any:
     """Read a picture from its file, as `flat` gives it.
 
     Raises:
         DataError: the file is no whole picture, or one of more than 8 bits per channel.
     """
-    with _opened(file) as picture:
-        picture.verify()  # a PNG's checksums, which decoding does not look at
-    with _opened(file) as picture:
-        return flat(picture, background, str(file), channels)
+    from PIL import Image
+
+    try:
+        with Image.open(file) as picture:
+            picture.verify()  # a PNG's checksums, which decoding does not look at
+        with Image.open(file) as picture:
+            return flat(picture, background, str(file), channels)
+    except DataError:
+        raise
+    except (*UNREADABLE, Image.DecompressionBombError) as error:
+        raise DataError(f"cannot read {file} as an image ({words(error)}): repair or remove it") from error
 
 
 def flat(picture: Any, background: str, name: str, channels: int = 0) -> Any:
