@@ -129,6 +129,7 @@ def children(tmp_path_factory):
         process.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "status", "k"), [("killed in a step", -9, 7), ("killed while saving", -9, 4), ("terminated", 130, 7)]
 )
@@ -147,6 +148,7 @@ def test_killed_it_goes_on_to_the_identical_set(children, uninterrupted, monkeyp
     assert {p.name for p in folder.iterdir()} == {"set", "net.py"}, "the checkpoint and every part of a file are gone"
 
 
+@pytest.mark.slow
 def test_a_disk_with_no_room_keeps_the_older_file(children):
     folder, process = children["no room"]
     err = process.communicate(timeout=100)[1]
@@ -189,6 +191,7 @@ class Countdown:
         return self.calls in self.stops
 
 
+@pytest.mark.slow
 @settings(max_examples=4, deadline=None, derandomize=True)
 @given(stops=st.lists(st.integers(1, 9), max_size=3), ipc=st.integers(2, 3), norm=st.sampled_from(["instance", "batch"]))
 def test_any_interruptions_between_inner_steps_change_nothing(tmp_path_factory, stops, ipc, norm):
@@ -288,10 +291,11 @@ def recorded(root: Path) -> dict[str, dict[int, float]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_run_stopped_again_and_again_records_everything_once(whole, capsys):
-    stops, seconds = 0, 0.01
+    stops, seconds = 0, 0.05
     while main([*RUN, "stopped", "--for", f"{seconds}s"]) == 0 and "time is up" in capsys.readouterr().err:
-        stops, seconds = stops + 1, 1.3 * seconds
+        stops, seconds = stops + 1, 1.5 * seconds
     assert stops >= 2
     assert recorded(whole.parent / "stopped") == recorded(whole)
     assert not list((whole.parent / "stopped").rglob("checkpoints/*"))
