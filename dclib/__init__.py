@@ -2,13 +2,12 @@
 
     import dclib
 
-    run = dclib.MakeSet("digits", hyper=dclib.Condensation(ipc=1, outer_steps=50, real_batch=32))
-    small = dclib.condense_set(run)  # Algorithm 1: ten learned images
+    small = dclib.condense("digits", ipc=1, outer_steps=50, real_batch=32)  # Algorithm 1: ten learned images
     small.save("set.safetensors")
-    print(dclib.train_on_set(small, dclib.Training(network=dclib.LeNet()), networks=3))  # test accuracies in percent
+    print(dclib.train(small, network="LeNet", networks=3))  # test accuracies in percent
+    print(dclib.train(dclib.select("digits", method="herding"), network="LeNet"))  # ten real images
 
-The names below are loaded when they are first used, so that `import dclib` costs nothing and needs no torch. Algorithm 1 itself
-is `dclib.core.condense.condense`, and stage T is `dclib.core.train.evaluate`.
+The names below are loaded when they are first used, so that `import dclib` needs no torch.
 
 The packages, from the ground up: `spec` says what a run is, `data` reads images, `core` has Algorithm 1 and stage T, `methods`
 what the paper compares with, `experiments` declares its tables and figures, `results` keeps records, `run` computes what is
@@ -21,14 +20,12 @@ from typing import Any
 
 _PUBLIC = {
     "errors": ("DclibError", "SpecError", "DataError", "FileError", "Interrupted"),
-    "spec": ("Condensation", "Training", "MakeSet", "TrainNetworks", "Network"),
-    "spec.architectures": ("MLP", "ConvNet", "LeNet", "AlexNet", "VGG11", "ResNet18", "AlexCifarNet", "OwnNetwork"),
+    "spec": ("Condensation", "Training", "MakeSet", "TrainNetworks", "Network", "OwnNetwork"),
+    "spec.architectures": ("MLP", "ConvNet", "LeNet", "AlexNet", "VGG11", "ResNet18", "AlexCifarNet"),
+    "api": ("condense", "train", "select"),
     "data.dataset": ("Dataset", "load"),
     "data.objects": ("from_torchvision",),
     "results": ("CondensedSet", "Store"),
-    "run.sets": ("condense_set", "train_on_set"),
-    "run.selecting": ("selection", "select_set"),
-    "core.train": ("evaluate",),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = sorted(_HOME)

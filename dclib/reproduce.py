@@ -1,6 +1,6 @@
 """One call for a notebook: read an experiment's records, or compute what is missing, under the notebook's own parameters.
 
-    outcomes = reproduce("cross_arch", **parameters(globals()))
+    table = reproduce("cross_arch", **parameters(globals()))
 
 papermill only warns of a parameter that no cell declares; here every name and every value is checked before anything is done.
 """
@@ -8,20 +8,21 @@ papermill only warns of a parameter that no cell declares; here every name and e
 import ast
 import inspect
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import experiments
 from .data.formats import is_npz, no_data
 from .data.sources import all_names, data_root, own_place, parted, spelled
 from .errors import SpecError, one_of
-from .experiments import AXES, studies
-from .report import pipe_table
-from .report.sentences import AXIS_NAMES
-from .results import Store, studied
-from .results.outcomes import DASH, Outcome, look_up, title
+from .experiments import studies
+from .results import Store, studied, table
 from .results.studied import Learned, Search
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PLAIN = (str, int, float, bool, list, tuple, type(None))
 Given = str | int | float | bool | list | tuple | None  # what papermill gives for a parameter, whatever it should be
@@ -47,8 +48,8 @@ def reproduce(
     test_networks: Given = None,
     variants: Given = None,
     **unknown: Any,
-) -> list[Outcome]:
-    """Return an experiment's outcomes, after computing what is missing unless the preset is "best".
+) -> "pd.DataFrame":
+    """Return an experiment's rows of `results.table`, after computing what is missing unless the preset is "best".
 
     Args:
         name: the experiment.
@@ -70,25 +71,8 @@ def reproduce(
     narrow["ipc"] = narrow["ipc"] and [_whole(value) for value in narrow["ipc"]]
     check(preset, recompute, device, narrow["dataset"] or ())
     narrow["dataset"] = in_full(narrow["dataset"])
-    outcomes = look_up(name, preset, **narrow)  # before torch is loaded, so that every wrong name is told at once
-    check_records(narrow["dataset"], Store())
-    if preset == "best":
-        return outcomes
-    cells = experiments.find(name).cells(experiments.find_preset(preset), **narrow)
-    if not recompute:
-        return look_up(name, preset, _compute(cells, Store(preset=preset), preset, device), **narrow)
-    with tempfile.TemporaryDirectory() as folder:
-        again = look_up(name, preset, _compute(cells, Store(folder), preset, device), **narrow)
-    print(comparison(outcomes, again))
-    return again
-
-
-def _compute(cells: Sequence[Any], store: Store, preset: str, device: str) -> Store:
-    if store.incomplete(cells):
-        from .run.compute import compute
-
-        compute(cells, store, preset, device=device)
-    return store
+    declare = experiments.find(name).cells
+    return _found(partial(table, name, preset, **narrow), partial(declare, **narrow), narrow["dataset"], preset, recompute, device)
 
 
 def reproduce_study(
@@ -110,8 +94,9 @@ def reproduce_study(
         SpecError, DataError, Interrupted: as for `reproduce`.
     """
     study = studies.ALL[one_of("application", name, studies.ALL)]
+    options = [option for option in inspect.signature(study.narrows).parameters if option not in ("self", "preset")]
     for parameter in narrow:
-        one_of("parameter", parameter, ("preset", "recompute", "device", *_options(study.narrows)))
+        one_of("parameter", parameter, ("preset", "recompute", "device", *options))
     if not isinstance(space := narrow.get("space") or "", str):
         raise SpecError(f"space must be text, as 'width=32,64 norm=instance', not {space!r}")
     narrow = {n: value if n == "space" else as_list(value) for n, value in narrow.items() if value is not None}
@@ -121,33 +106,66 @@ def reproduce_study(
     check(preset, recompute, device, narrow.get("datasets", ()))
     if "datasets" in narrow:
         narrow["datasets"] = in_full(narrow["datasets"])
-    look = studied.learned if name == "continual" else studied.searched
-    found = look(preset, **narrow)  # before torch is loaded, so that every wrong name is told at once
-    check_records(narrow.get("datasets"), Store())
+    look = partial(studied.learned if name == "continual" else studied.searched, preset, **narrow)
+    return _found(look, partial(study.cells, **narrow), narrow.get("datasets"), preset, recompute, device)
+
+
+def _found(look: Callable, declare: Callable, datasets: list[str] | None, preset: str, recompute: bool, device: str) -> Any:
+    """What `look` finds in a store, after what `declare` gives for a preset is computed, unless the preset is "best"."""
+    found = look(store=Store(preset=preset))  # before torch is loaded, so that every wrong name is told at once
+    check_records(datasets, Store())
     if preset == "best":
         return found
-    cells = study.cells(experiments.find_preset(preset), **narrow)
+    cells, recorded = declare(experiments.find_preset(preset)), Store(preset=preset)
     if not recompute:
-        return look(preset, _compute(cells, Store(preset=preset), preset, device), **narrow)
+        return look(store=_computed(cells, recorded, preset, device))
     with tempfile.TemporaryDirectory() as folder:
-        store = _compute(cells, Store(folder), preset, device)
-        print(runs_alike(cells, Store(preset=preset), store))
-        return look(preset, store, **narrow)
+        again = _computed(cells, Store(folder), preset, device)
+        print(alike(cells, recorded, again))
+        return look(store=again)
 
 
-def _options(function: Any) -> list[str]:
-    return [name for name in inspect.signature(function).parameters if name not in ("self", "preset")]
+def _computed(cells: Sequence[Any], store: Store, preset: str, device: str) -> Store:
+    if store.incomplete(cells):
+        from .run.compute import compute
+
+        compute(cells, store, preset, device=device)
+    return store
 
 
-def runs_alike(cells: Sequence[Any], recorded: Store, again: Store) -> str:
+def alike(cells: Sequence[Any], recorded: Store, again: Store) -> str:
     """Say how far accuracies that were computed again agree with those recorded."""
     pairs = []
     for key in dict.fromkeys(run.key for cell in cells for run in cell.runs()):
         old, new = recorded.accuracies(key), again.accuracies(key)
         pairs += [(old[j], new[j]) for j in new if j in old]
-    alike = sum(abs(a - b) < 1e-3 for a, b in pairs)
+    same = sum(abs(a - b) < 1e-3 for a, b in pairs)
     apart = f", the largest difference is {max(abs(a - b) for a, b in pairs):.2f} points" if pairs else ""
-    return f"Of {len(pairs)} recorded accuracies computed again {alike} are alike{apart}."
+    return f"Of {len(pairs)} recorded accuracies computed again {same} are alike{apart}."
+
+
+def check_page(
+    *names: str,
+    preset: Given = "best",
+    recompute: Given = False,
+    device: Given = "auto",
+    datasets: Given = None,
+    **others: Any,
+) -> list[str] | None:
+    """Check the parameters of a page that records nothing, and return its data sets by their full names.
+
+    Args:
+        names: the page's parameters beside preset, recompute and device.
+        preset, recompute, device, datasets, others: what the page was given.
+
+    Raises:
+        SpecError: an unknown parameter, or a value that its parameter cannot take.
+    """
+    for parameter in others:
+        one_of("parameter", parameter, ("preset", "recompute", "device", *names))
+    given = as_list(datasets)
+    check(preset, recompute, device, given or ())
+    return in_full(given)
 
 
 def check_names(unknown: Iterable[str], function: Any) -> None:
@@ -221,42 +239,17 @@ def check_records(datasets: Sequence[str] | None, store: Store) -> None:
 
 def as_list(value: Given) -> list | None:
     """Read a list parameter: None is the whole grid; papermill's -p gives text, also of a list in brackets, or a number."""
-    if isinstance(value, str) and value.strip()[:1] + value.strip()[-1:] in ("[]", "()"):
-        value = _bracketed(value.strip())
-    if value is None or isinstance(value, list | tuple):
-        return value if value is None else list(value)
+    if isinstance(value, str) and (text := value.strip())[:1] + text[-1:] in ("[]", "()"):
+        try:
+            value = ast.literal_eval(text)  # as Python or JSON write it
+        except (ValueError, SyntaxError):
+            value = text[1:-1]  # bare words
     if isinstance(value, str):
         return (value if ":" in value or "=" in value else value.replace(",", " ")).split()
-    return [value]
-
-
-def _bracketed(text: str) -> Given:
-    """The list that is written in brackets, as Python or JSON write it; of bare words the text between them."""
-    try:
-        found = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text[1:-1]
-    return list(found) if isinstance(found, list | tuple) else [found]
+    return list(value) if isinstance(value, list | tuple) else value if value is None else [value]
 
 
 def _whole(value: Given) -> int:
     if isinstance(value, bool) or not str(value).isdecimal():
         raise SpecError(f"ipc must be a whole number of at least 1, not {value!r}")
     return int(value)
-
-
-def comparison(recorded: Sequence[Outcome], again: Sequence[Outcome]) -> str:
-    """Set what is recorded beside what was computed again, in Markdown, network by network."""
-    rows, axes = [], [axis for axis in AXES if axis != "variant" or any(o.place[axis] for o in again)]
-    for old, new in zip(recorded, again, strict=True):
-        pairs = [(a, b) for key in new.keys if key in old.keys for a, b in zip(_of(old, key), _of(new, key), strict=False)]
-        apart = f"{max(abs(a - b) for a, b in pairs):.2f}" if pairs else DASH
-        means = (DASH if o.mean is None else f"{o.mean:.2f}" for o in (old, new))
-        same = f"{sum(abs(a - b) < 1e-3 for a, b in pairs)} of {len(pairs)}"
-        rows.append([*(title(new.place[axis]) for axis in axes), *means, same, apart])
-    head = [*(AXIS_NAMES[axis] for axis in axes), "recorded", "again", "networks alike", "largest difference"]
-    return pipe_table(head, rows, left=len(axes))
-
-
-def _of(outcome: Outcome, key: str) -> tuple[float, ...]:
-    return outcome.sets[outcome.keys.index(key)]

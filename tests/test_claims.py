@@ -6,25 +6,29 @@ page is changed with it. Whatever is of a single set, as chosen images are, whos
 
 import itertools
 from collections import defaultdict
+from functools import cache
+from typing import Any
 
 import pytest
+from cells import cell
 
 from dclib.experiments import RANDOM, paper
 from dclib.results import Store
 from dclib.results.claims import HOLDS, OPEN, REFUTED, Claim, Estimate, Interval, between, compared, interval
-from dclib.results.outcomes import Outcome, look_up
+from dclib.results.outcomes import table
 
 OURS = "ConvNet"
 RIVALS = (RANDOM, "herding", "k-center", "forgetting")
 ROWS = [(dataset, ipc) for dataset in ("mnist", "fashionmnist", "cifar10", "svhn10k", "svhn") for ipc in (1, 10)]
 NEAR = 3.0  # points between ours and the paper's number
 HELD = {("mnist", 1, RANDOM), ("cifar10", 1, RANDOM)}  # everything else is not decided
-Rows = dict[str, Outcome]
+Rows = dict[str, Any]
 
 
+@cache
 def row(dataset: str, ipc: int) -> Rows:
-    """The outcomes of one row of Table 1, by method."""
-    return {o.place["network"]: o for o in look_up("coresets", dataset=dataset, ipc=ipc, network=(OURS, *RIVALS))}
+    """One row of Table 1, by method."""
+    return {o.network: o for o in table("coresets", dataset=dataset, ipc=ipc, network=(OURS, *RIVALS)).itertuples()}
 
 
 def exchanged(found: Rows, one: str, other: str) -> Rows:
@@ -64,8 +68,7 @@ def test_at_one_image_herding_and_k_center_choose_the_same_index_for_index():
 def test_at_one_image_our_numbers_are_near_the_papers(dataset, name, verdict):
     """One set of chosen images, or random ones that lie far apart, are too few to say so."""
     o = row(dataset, 1)[name]
-    printed = Estimate(o.paper[0], o.paper[1] ** 2 / paper.SETS, paper.SETS - 1)
-    assert Claim((between(Estimate.of(o), printed),), margin=NEAR).verdict == verdict
+    assert Claim((between(Estimate.of(o), Estimate.papers(o)),), margin=NEAR).verdict == verdict
 
 
 # --- the recipe for two cores
@@ -75,26 +78,23 @@ CLOSE = 1.0  # points
 
 @pytest.mark.parametrize(("dataset", "verdict"), [("mnist", HOLDS), ("fashionmnist", OPEN), ("cifar10", OPEN)])
 def test_the_recipe_comes_within_a_point_of_the_paper(dataset, verdict):
-    (o,) = look_up("recipe_test", dataset=dataset, ipc=1)
-    printed = Estimate(o.paper[0], o.paper[1] ** 2 / paper.SETS, paper.SETS - 1)
-    assert Claim((between(Estimate.of(o), printed),), margin=CLOSE).verdict == verdict
+    (o,) = table("recipe_test", dataset=dataset, ipc=1).itertuples()
+    assert Claim((between(Estimate.of(o), Estimate.papers(o)),), margin=CLOSE).verdict == verdict
 
 
 # --- on made-up records: the paper's numbers, spread as the paper's are
 
 
-def made_up(name: str, mean: float, std: float) -> Outcome:
+def made_up(mean: float, std: float) -> Any:
     """Five sets of three networks each."""
-    sets = tuple(tuple(mean + std * (x + y / 2) for y in (-1, 0, 1)) for x in (-1, -0.5, 0, 0.5, 1))
-    place = dict(dataset="mnist", ipc=1, network=name, test_network="ConvNet", variant="")
-    return Outcome("coresets", place, "paper", sets, tuple(map(str, range(5))), paper=(mean, std))
+    return cell(*([mean + std * (x + y / 2) for y in (-1, 0, 1)] for x in (-1, -0.5, 0, 0.5, 1)), paper=(mean, std))
 
 
 def papers() -> dict[tuple, Rows]:
     rows = defaultdict(dict)
     for (dataset, ipc, column), number in paper.TABLE_1.items():
         name = OURS if column == "ours" else column
-        rows[dataset, int(ipc)][name] = made_up(name, *number)
+        rows[dataset, int(ipc)][name] = made_up(*number)
     return rows
 
 
@@ -109,16 +109,15 @@ def test_on_the_papers_own_numbers_the_claim_holds_and_exchanged_it_is_refuted(r
 def test_a_single_set_decides_nothing_however_far_apart_the_numbers_are():
     """Herding on MNIST at ten images, 96.06 against 95.83, once passed as a claim that condensed images lie above."""
     ours, herding = row("mnist", 10)[OURS], row("mnist", 10)["herding"]
-    assert (len(ours.sets), len(herding.sets), herding.mean > ours.mean) == (1, 1, True)
+    assert (ours.sets, herding.sets, herding.ours > ours.ours) == (1, 1, True)
     for one, other in itertools.permutations((ours, herding)):
         assert compared(one, other).verdict == OPEN
-    far = Outcome("coresets", ours.place, "cpu", ((10.0, 10.0, 10.0),), ("k",))
-    assert compared(ours, far).verdict == OPEN
+    assert compared(ours, cell([10.0, 10.0, 10.0])).verdict == OPEN
 
 
 def test_two_sets_are_compared_by_students_t():
     """2.2 standard errors, and an interval with one degree of freedom on each side, which is two points in all: ± 4.30 of them."""
-    two = [Outcome("coresets", {}, "cpu", tuple((x,) for x in values), ("a", "b")) for values in ((90.0, 92.0), (86.9, 88.9))]
+    two = cell([90.0], [92.0]), cell([86.9], [88.9])
     difference = between(*map(Estimate.of, two))
     assert difference == pytest.approx((3.1, 3.1 - 4.3027 * 2**0.5, 3.1 + 4.3027 * 2**0.5), abs=1e-3)
     assert compared(*two).verdict == OPEN

@@ -4,21 +4,23 @@ Each test says what the paper's own numbers and what our records say of a claim:
 compares networks trained on the same sets is paired, set by set; what compares sets of which there is one each is not decided.
 """
 
-import dataclasses
 from collections.abc import Callable
+from functools import cache
 from itertools import combinations, pairwise
 from statistics import fmean
+from typing import Any
 
 import pytest
+from cells import cell
 
 from dclib import experiments
 from dclib.experiments import paper
 from dclib.experiments.ablations import OWN_RATE
 from dclib.experiments.presets import PAPER
 from dclib.results.claims import HOLDS, OPEN, REFUTED, Claim, Estimate, Interval, between, compared, interval
-from dclib.results.outcomes import Outcome, labels, look_up
+from dclib.results.outcomes import labels, table
 
-Matrix = dict[tuple[str, str], Outcome]  # (C, T), or (distance, network)
+Matrix = dict[tuple[str, str], Any]  # (C, T), or (distance, network)
 Decide = Callable[[Matrix], Claim]
 C, T = 0, 1
 
@@ -30,7 +32,7 @@ def others(matrix: Matrix, side: int, *values: str) -> list[str]:
 
 def made_with(matrix: Matrix, value: str) -> Estimate:
     """The mean over what is trained, set by set as far as all were trained on them, of those condensed in one way."""
-    sets = [o.sets for key, o in matrix.items() if key[C] == value]
+    sets = [o.accuracies for key, o in matrix.items() if key[C] == value]
     return Estimate.over([fmean(map(fmean, same)) for same in zip(*sets, strict=False)])
 
 
@@ -41,7 +43,7 @@ def apart(matrix: Matrix, side: int, one: str, other: str) -> Interval:
     """
     if side == C:
         return between(made_with(matrix, one), made_with(matrix, other))
-    return interval([matrix[c, one].mean - matrix[c, other].mean for c in others(matrix, C)])
+    return interval([matrix[c, one].ours - matrix[c, other].ours for c in others(matrix, C)])
 
 
 def ahead(side: int, better: str, *worse: str) -> Decide:
@@ -113,18 +115,19 @@ def exchanged(matrix: Matrix, side: int, a: str, b: str) -> Matrix:
 def printed(name: str) -> Matrix:
     """The paper's matrix: five sets for each number, all of whose spread is between sets."""
     spread = (-(2**0.5), -(0.5**0.5), 0.0, 0.5**0.5, 2**0.5)
-    table = paper.ABLATIONS[name][1]
-    return {key: Outcome(name, {}, "paper", tuple((mean + std * x,) for x in spread)) for key, (mean, std) in table.items()}
+    return {key: cell(*([mean + std * x] for x in spread)) for key, (mean, std) in paper.ABLATIONS[name][1].items()}
 
 
+@cache
 def recorded(name: str) -> Matrix:
     """Our matrix at the best preset, of the cells that `cpu` declares."""
-    asked = {tuple(cell.place.values()) for cell in experiments.find(name).cells(experiments.CPU)}
-    outcomes = [o for o in look_up(name) if tuple(o.place.values()) in asked]
+    asked = {(c.network, c.test_network, c.variant) for c in experiments.find(name).cells(experiments.CPU)}
+    found = table(name)
+    found = found[[place in asked for place in zip(found.network, found.test_network, found.variant, strict=True)]]
     rows = "variant" if name == "ablation_distance" else "network"
-    down, across = labels(outcomes, rows), labels(outcomes, "test_network")
+    down, across = labels(found, rows), labels(found, "test_network")
     down = {value: text.removeprefix("distance=").replace("default", "layerwise") for value, text in down.items()}
-    return {(down[o.place[rows]], across[o.place["test_network"]]): o for o in outcomes}
+    return {(down[getattr(o, rows)], across[o.test_network]): o for o in found.itertuples()}
 
 
 def checked(matrix: Matrix, decide: Decide, swap: tuple | None, verdict: str) -> None:
@@ -145,9 +148,9 @@ def test_the_claim_on_our_records(name, claim, decide, swap, theirs, ours):
 
 
 def test_a_row_that_lies_far_off_refutes_that_width_hardly_matters():
-    close = {(c, t): Outcome("", {}, "cpu", ((90.0, 92.0), (90.2, 92.2))) for c in ("32", "64") for t in ("32", "64")}
+    close = {(c, t): cell([90.0, 92.0], [90.2, 92.2]) for c in ("32", "64") for t in ("32", "64")}
     assert narrow(close).verdict == HOLDS
-    far = {key: o if key[C] == "64" else dataclasses.replace(o, sets=((70.0, 72.0), (70.2, 72.2))) for key, o in close.items()}
+    far = {key: o if key[C] == "64" else cell([70.0, 72.0], [70.2, 72.2]) for key, o in close.items()}
     assert narrow(far).verdict == REFUTED
 
 
@@ -161,7 +164,7 @@ SLOW = [
 
 @pytest.mark.parametrize(("name", "place", "common", "own", "verdict"), SLOW, ids=["32 filters", "cosine, MLP", "cosine, LeNet"])
 def test_what_lags_at_the_common_rate_does_not_at_a_higher_one(name, place, common, own, verdict):
-    slow, fast = look_up(name, variant=[common, own], **place)
+    slow, fast = table(name, variant=[common, own], **place).itertuples()
     assert compared(fast, slow).verdict == verdict
     assert compared(slow, fast).verdict == (REFUTED if verdict == HOLDS else OPEN)
 
@@ -172,13 +175,18 @@ def test_what_lags_at_the_common_rate_does_not_at_a_higher_one(name, place, comm
 COMPARABLE = 2.0  # points
 
 
-def choice(**place: object) -> Outcome:
-    at = dict(dataset="mnist", ipc=1, network="ConvNet", test_network="ConvNet", variant="") | place
-    (outcome,) = [o for o in look_up("choices") if o.place == at]
-    return outcome
+@cache
+def choices() -> Any:
+    return table("choices")
 
 
-def alike(one: Outcome, other: Outcome) -> str:
+def choice(ipc: int = 1, network: str = "ConvNet", variant: str = "") -> Any:
+    found = choices()
+    (row,) = found[(found.ipc == ipc) & (found.network == network) & (found.variant == variant)].itertuples()
+    return row
+
+
+def alike(one: Any, other: Any) -> str:
     """What becomes of the claim that two choices are apart by no more than two points."""
     return Claim((between(Estimate.of(one), Estimate.of(other)),), margin=COMPARABLE).verdict
 
@@ -194,8 +202,8 @@ def test_choices_said_to_be_comparable(one, other, verdict):
 
 def test_bfloat16_costs_no_accuracy():
     """By the same measure; a set made in bfloat16 has rounding in its real gradients and network steps."""
-    full, half, *_ = look_up("precision")
-    assert (full.place["variant"], half.place["variant"]) == ("", "precision=bfloat16")
+    full, half, *_ = table("precision").itertuples()
+    assert (full.variant, half.variant) == ("", "precision=bfloat16")
     assert alike(half, full) == OPEN
 
 
@@ -216,4 +224,4 @@ def test_one_choice_is_better(better, worse, verdict):
 def test_the_matrix_of_each_claim_is_the_papers():
     for name in paper.ABLATIONS:
         cells = experiments.find(name).cells(PAPER)
-        assert len(printed(name)) == len([cell for cell in cells if cell.variant != OWN_RATE])
+        assert len(printed(name)) == len([c for c in cells if c.variant != OWN_RATE])

@@ -5,23 +5,26 @@ condensation an eighth of its outer steps at ten images per class, from real ima
 over DD is the method's only where there is one over random real images, too.
 """
 
+from functools import cache
 from statistics import fmean
+from typing import Any
 
 import pytest
+from cells import cell
 
 from dclib.experiments import dd
 from dclib.report import memory
 from dclib.results.claims import HOLDS, OPEN, REFUTED, Claim, Estimate, between, compared
-from dclib.results.outcomes import Outcome, look_up
+from dclib.results.outcomes import table
 
 WIDER = 2.0  # times the deviation over all networks trained on condensed sets that DD's is; in the paper 13 times
 TIMES = 5.0  # DD's growth in memory over condensation's, from the fewest steps to the most; set after MNIST's first measurement
 
 
-def recorded(table):
-    """The outcomes of a table by their place: data set, images per class, network that is trained, and method."""
-    axes = ("dataset", "ipc", "test_network", "network")
-    return {tuple(o.place[axis] for axis in axes): o for o in table(look_up("distillation"))}
+@cache
+def recorded(part):
+    """The rows of a table by their place: data set, images per class, network that is trained, and method."""
+    return {(o.dataset, o.ipc, o.test_network, o.network): o for o in part(table("distillation")).itertuples()}
 
 
 # --- on the records: the cell, what DD or random images are compared in, and what is decided
@@ -44,9 +47,9 @@ LEADS = [
 ]
 
 
-@pytest.mark.parametrize(("table", "dataset", "ipc", "network", "way", "verdict"), LEADS)
-def test_condensed_images_train_networks_better(table, dataset, ipc, network, way, verdict):
-    found = recorded(table)
+@pytest.mark.parametrize(("part", "dataset", "ipc", "network", "way", "verdict"), LEADS)
+def test_condensed_images_train_networks_better(part, dataset, ipc, network, way, verdict):
+    found = recorded(part)
     ours, theirs = (found[dataset, ipc, network, name] for name in ("condensed", way))
     assert compared(ours, theirs).verdict == verdict
     assert compared(theirs, ours).verdict == (REFUTED if verdict == HOLDS else OPEN)
@@ -59,9 +62,9 @@ def test_whether_one_condensed_image_beats_ten_distilled_ones_is_not_decided():
     assert compared(ours, theirs).verdict == OPEN
 
 
-def varies(one: Outcome, other: Outcome) -> str:
+def varies(one: Any, other: Any) -> str:
     """What becomes of the claim that networks on one lie `WIDER` times as far from the mean of all as those on the other."""
-    far, near = ([fmean(abs(x - o.mean) for x in found) for found in o.sets] for o in (one, other))
+    far, near = ([fmean(abs(x - o.ours) for x in found) for found in o.accuracies] for o in (one, other))
     return Claim((between(Estimate.over(far), Estimate.over([WIDER * x for x in near])),)).verdict
 
 
@@ -86,17 +89,12 @@ def test_memory_grows_with_the_steps_of_distillation_and_not_with_those_of_conde
 # --- the tests can fail
 
 
-def made(network, *sets):
-    place = dict(dataset="mnist", ipc=10, network=network, test_network="LeNet", variant="")
-    return Outcome("distillation", place, "cpu", sets, tuple(map(str, range(len(sets)))))
-
-
 def test_swapping_the_methods_is_noticed():
-    ours = made("condensed", (93.0, 94.0, 94.5), (93.5, 94.0, 93.0), (93.0, 93.5, 94.0))
-    theirs = made("distill", (75.0, 76.0, 83.0), (83.0, 84.0, 75.0), (75.0, 76.0, 83.0))
+    ours = cell((93.0, 94.0, 94.5), (93.5, 94.0, 93.0), (93.0, 93.5, 94.0))
+    theirs = cell((75.0, 76.0, 83.0), (83.0, 84.0, 75.0), (75.0, 76.0, 83.0))
     assert [compared(*two).verdict for two in ((ours, theirs), (theirs, ours), (ours, ours))] == [HOLDS, REFUTED, OPEN]
     assert (varies(theirs, ours), varies(ours, theirs)) == (HOLDS, REFUTED)
 
 
 def test_a_single_set_decides_nothing():
-    assert compared(made("condensed", (93.0, 94.0), (93.5, 94.0)), made("distill", (75.0, 76.0, 77.0))).verdict == OPEN
+    assert compared(cell((93.0, 94.0), (93.5, 94.0)), cell((75.0, 76.0, 77.0))).verdict == OPEN

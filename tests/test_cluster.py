@@ -10,29 +10,27 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 import pytest
 import torch
 
 from dclib import experiments
 from dclib.cli.main import main
-from dclib.errors import ClusterError, DataError, Interrupted, SpecError
+from dclib.errors import ClusterError, Interrupted, SpecError
 from dclib.results import Store
-from dclib.run import cluster, spread
+from dclib.run import cluster, workers
 from dclib.run import compute as run
 from dclib.run.cluster import check_request, connected, mismatch
-from dclib.run.jobs import Board
-from dclib.spec import ConvNet, MakeSet, TrainNetworks, WholeTraining
+from dclib.run.workers import Done, Job, do, on_worker
+from dclib.spec import ConvNet, MakeSet, WholeTraining
 from dclib.support.provenance import versions
 
 
 @pytest.fixture(scope="module", autouse=True)
-def client(tmp_path_factory):
+def client():
     """Two worker processes for all tests here; a job may lose two workers."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KILLED", str(tmp_path_factory.mktemp("killed") / "marker"))
         patch.setattr(cluster, "KILLS", 2)
         with connected(None, 2) as client:
             yield client
@@ -47,99 +45,6 @@ def both(client):
 @pytest.fixture
 def address(client) -> str:
     return client.scheduler.address
-
-
-@dataclass(frozen=True)
-class Step:
-    """A job for the tests: what it is to do, and a file that marks that it was begun."""
-
-    what: str
-    marker: Path
-    rank: int = 0
-
-
-def act(step, folder, should_stop):
-    """What a worker does with it."""
-    assert not list(folder.iterdir())
-    (folder / "mine").write_text("a folder of its own")
-    begun = step.marker.exists()
-    step.marker.touch()
-    if step.what == "dies" or (step.what == "dies once" and not begun):
-        os.kill(os.getpid(), signal.SIGKILL)
-    if step.what == "fails":
-        raise DataError("there are no images")
-    if step.what == "waits":
-        end = time.monotonic() + 60
-        while not should_stop() and time.monotonic() < end:
-            time.sleep(0.01)
-        return "stopped"
-    return step.what
-
-
-class Taken(list):
-    """What came back, with the jobs that follow."""
-
-    def __init__(self, **follow):
-        super().__init__()
-        self.follow = follow
-
-    def take(self, step, got):
-        self.append((step.marker.name, got))
-        return self.follow.pop(step.marker.name, [])
-
-
-def steps(tmp_path, **what):
-    return [Step(text.replace("_", " "), tmp_path / name, rank) for rank, (name, text) in enumerate(what.items())]
-
-
-# --- jobs of any kind
-
-
-def test_each_job_is_done_once_and_those_that_follow_it(client, tmp_path):
-    first, second = steps(tmp_path, a="one", b="two"), steps(tmp_path, c="three", d="four")
-    taken = Taken(a=second)
-    spread.spread(client, first, act, taken.take)
-    assert sorted(taken) == [("a", "one"), ("b", "two"), ("c", "three"), ("d", "four")]
-
-
-def test_a_killed_workers_job_is_done_again(client, tmp_path):
-    taken = Taken()
-    spread.spread(client, steps(tmp_path, a="dies_once", b="one", c="two"), act, taken.take)
-    assert sorted(taken) == [("a", "dies once"), ("b", "one"), ("c", "two")]
-
-
-def test_a_job_that_kills_every_worker_is_given_up_and_told(client, tmp_path):
-    taken = Taken()
-    with pytest.raises(ClusterError, match="every worker that began it was killed: too little memory"):
-        spread.spread(client, steps(tmp_path, a="dies"), act, taken.take)
-    assert taken == []
-
-
-def test_an_error_is_that_of_the_job_and_stops_the_others(client, tmp_path):
-    taken = Taken()
-    with pytest.raises(DataError, match=r"^there are no images$"):
-        spread.spread(client, steps(tmp_path, a="waits", b="fails"), act, taken.take)
-    assert taken == [("a", "stopped")]
-
-
-def test_told_to_stop_the_workers_hand_over_what_they_have(client, tmp_path):
-    taken = Taken(a=steps(tmp_path, d="never begun"))
-    with pytest.raises(Interrupted):
-        spread.spread(client, steps(tmp_path, a="waits", b="waits"), act, taken.take, lambda: (tmp_path / "b").exists())
-    assert sorted(taken) == [("a", "stopped"), ("b", "stopped")]
-    assert not (tmp_path / "d").exists()
-
-
-def test_the_job_of_a_caller_that_is_gone_stops(address, tmp_path):
-    with connected(address, None) as other:
-        futures = [other.submit(spread.on_worker, act, step, versions(), "token") for step in steps(tmp_path, a="waits", b="waits")]
-        while not all((tmp_path / name).exists() for name in "ab"):
-            time.sleep(0.01)
-    start = time.monotonic()
-    with connected(address, None) as other:
-        spread.spread(other, steps(tmp_path, c="one", d="two"), act, Taken().take)
-    assert time.monotonic() - start < 30, "not the minute for which it would have waited"
-    assert {future.status for future in futures} == {"cancelled"}
 
 
 # --- what is refused
@@ -181,16 +86,14 @@ def no_scheduler(port):
     assert time.monotonic() - start < 8
 
 
-def test_a_worker_of_another_version_is_refused_and_both_are_named(client, address, monkeypatch, tmp_path, recwarn):
+def test_a_worker_of_another_version_is_refused_and_both_are_named(client, address, monkeypatch, recwarn):
     ours = {**versions(), "torch": "1.13.1"}
     sentence = rf"^the worker tcp://\S+ has torch {versions()['torch'].partition('+')[0]} and this process torch 1\.13\.1: "
-    for module in (cluster, spread):
-        monkeypatch.setattr(module, "versions", lambda: ours)
+    with pytest.raises(ClusterError, match=sentence):  # one that has joined later
+        client.submit(on_worker, Job(MakeSet("digits"), "smoke", HOW, versions=ours)).result()
+    monkeypatch.setattr(cluster, "versions", lambda: ours)
     with pytest.raises(ClusterError, match=sentence), connected(address, None):
         pass
-    with pytest.raises(ClusterError, match=sentence):  # one that has joined later
-        spread.spread(client, steps(tmp_path, a="one"), act, Taken().take)
-    assert not (tmp_path / "a").exists()
     assert not recwarn.list
 
 
@@ -238,6 +141,7 @@ def cells(monkeypatch, shorten):
 
 NARROW = ("--networks", "MLP:width=8 random", "--test-networks", "MLP:width=8 LeNet")
 OPTIONS = dict(device="cpu", engine="eager")
+HOW = ("cpu", "eager")
 
 
 def computed(folder):
@@ -274,26 +178,49 @@ def half_the_threads():
         yield
 
 
-def killed_once(job, folder, should_stop):
-    """`run.alone`, but the first worker that condenses is killed in the midst of it."""
-    marker, asked = Path(os.environ["KILLED"]), []
+def killed_once(marker, job, *needs):
+    """`on_worker`, but the first worker at such a run is killed in the midst of it."""
+    whole = workers.do
 
-    def stop() -> bool:
-        asked.append(True)
-        if len(asked) > 2 and not marker.exists():
-            marker.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return should_stop()
+    def dying(job, needs, folder, should_stop):
+        asked = []
 
-    return run.alone(job, folder, stop)
+        def stop() -> bool:
+            asked.append(True)
+            if len(asked) > 2 and type(job.run).__name__ in marker.name and not marker.exists():
+                marker.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return should_stop()
+
+        return whole(job, needs, folder, stop)
+
+    workers.do = dying
+    try:
+        return on_worker(job, *needs)
+    finally:
+        workers.do = whole
 
 
-def test_a_killed_workers_run_is_done_again_and_each_is_recorded_once(cells, address, tmp_path, serially, monkeypatch):
-    monkeypatch.setattr(run, "alone", killed_once)
-    assert run.compute(cells, Store(tmp_path), "smoke", cluster=address, **OPTIONS) == []
-    assert Path(os.environ["KILLED"]).exists()
-    assert computed(tmp_path) == serially, "the same to the last bit"
+def always_killed(job, *needs):
+    time.sleep(1)  # its nanny must have seen it start
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("kind", ["MakeSet", "TrainNetworks"])
+def test_a_killed_workers_run_is_done_again_and_each_is_recorded_once(cells, client, tmp_path, serially, monkeypatch, kind):
+    """So is a set that was on the worker, and that other runs still need."""
+    marker = tmp_path / f"killed at {kind}"
+    monkeypatch.setattr(workers, "on_worker", partial(killed_once, marker))
+    assert run.compute(cells, Store(tmp_path / "results"), "smoke", cluster=client.scheduler.address, **OPTIONS) == []
+    assert marker.exists()
+    assert computed(tmp_path / "results") == serially, "the same to the last bit"
     assert {len(values) for values in serially.values()} == {1}
+
+
+def test_a_run_that_kills_every_worker_is_given_up_and_told(cells, address, tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "on_worker", always_killed)
+    with pytest.raises(ClusterError, match="every worker that began it was killed: too little memory"):
+        run.compute([dataclasses.replace(cells[0], sets=1)], Store(tmp_path), "smoke", cluster=address, **OPTIONS)
 
 
 @pytest.mark.slow
@@ -314,88 +241,20 @@ def test_an_existing_cluster_computes_what_is_missing_once(cells, address, tmp_p
     out, _ = capfd.readouterr()
     assert computed(tmp_path) == serially
     assert "| MLP:width=8 " in out
-    assert main([*command, "--cluster", address]) == 0
-    assert capfd.readouterr() == (out, "")
-    assert main(command) == 0
-    assert capfd.readouterr() == (out, "")
+    for where in (["--cluster", address], []):
+        assert main([*command, *where]) == 0
+        assert capfd.readouterr() == (out, "")
     assert not list(tmp_path.rglob("checkpoints"))
+    records = [record for records in Store(tmp_path).records.values() for record in records]
+    assert all(record["versions"] == versions() and record["machine"] for record in records), "they say what the worker was"
 
 
-def test_records_say_what_the_worker_was(cells, address, tmp_path):
-    store = Store(tmp_path)
-    run.compute(cells[:1], store, "smoke", cluster=address, **OPTIONS)
-    for record in (record for records in store.records.values() for record in records):
-        assert record["versions"] == versions()
-        assert {"machine", "device", "engine", "seconds", "started", "peak_memory_mb", "data_hash", "set_hash"} <= set(record)
-
-
-def test_a_runs_own_error_comes_back_as_its_sentence(cells, address, tmp_path, monkeypatch, capfd):
+def test_a_runs_own_error_comes_back_as_its_sentence(cells, address, tmp_path, capfd):
     command = ["run", "cross_arch", *NARROW, "--results", str(tmp_path), "--cluster", address]
     assert main([*command, "--datasets", "/nowhere/own.npz"]) == 1
     assert re.fullmatch(r"dclib: there is no file /nowhere/own.npz: [^\n]+\n", capfd.readouterr().err)
     assert main([*command, "--engine", "fast"]) == 1
     assert re.fullmatch(r"dclib: unknown engine 'fast': [^\n]+\n", capfd.readouterr().err)
-
-
-# --- jobs
-
-
-def test_a_set_is_made_once_for_all_cells_and_the_cheapest_run_is_first(cells, tmp_path):
-    board = Board([*cells, *cells], Store(tmp_path), preset="smoke", **OPTIONS)
-    jobs = board.begin()
-    assert board.total == 12
-    assert [type(job.run) for job in jobs] == [MakeSet] * 4
-    assert [job.run.method for job in jobs] == ["random", "random", "condense", "condense"]
-    assert len({job.run.key for job in jobs}) == 4
-
-
-def test_what_comes_back_twice_is_recorded_once(cells, tmp_path):
-    board = Board(cells, Store(tmp_path / "here"), preset="smoke", **OPTIONS)
-    job = board.begin()[0]
-    got = run.alone(job, tmp_path / "there", lambda: False)
-    follow = board.take(job, got)
-    assert [type(job.run) for job in follow] == [TrainNetworks] * 2
-    assert board.take(job, got) == []
-    other = Store(tmp_path / "here")  # that of another process
-    trained = run.alone(follow[0], tmp_path / "elsewhere", lambda: False)
-    for record in trained.records:
-        assert other.add_once("smoke", record)
-    assert board.take(follow[0], trained) == []
-    assert {len(values) for values in computed(tmp_path / "here").values()} == {1}
-
-
-def test_a_stopped_job_hands_over_the_networks_it_has_trained(cells, tmp_path, one_lane):
-    store = Store(tmp_path / "here")
-    board = Board(cells, store, preset="smoke", **OPTIONS)
-    job = board.begin()[0]
-    follow = board.take(job, run.alone(job, tmp_path / "there", lambda: False))[0]
-    asked = iter([False] * 6)
-    got = run.alone(follow, tmp_path / "elsewhere", lambda: next(asked, True))
-    assert isinstance(got.error, Interrupted)
-    assert board.take(follow, got) == []
-    assert store.missing(follow.run) == [1]
-    rest = next(job for job in Board(cells, store, preset="smoke", **OPTIONS).begin() if job.run.key == follow.run.key)
-    assert [list(r["accuracies"]) for r in run.alone(rest, tmp_path / "again", lambda: False).records] == [["1"]]
-
-
-def test_a_set_under_way_goes_on_from_the_callers_checkpoint(cells, tmp_path, serially, half_the_threads):
-    store = Store(tmp_path / "here")
-    board = Board(cells, store, preset="smoke", checkpoints=store.root, **OPTIONS)
-    job = board.begin()[-1]
-    asked = iter([False] * 3)
-    got = run.alone(job, tmp_path / "there", lambda: next(asked, True))
-    assert "2 of 3 outer steps" in str(got.error)
-    assert (board.take(job, got), got.records) == ([], ())
-    checkpoint = store.checkpoint_path("smoke", job.run.key)
-    assert checkpoint.exists()
-    got = run.alone(job, tmp_path / "elsewhere", lambda: False)
-    assert checkpoint.exists(), "until the set is kept here"
-    assert len(board.take(job, got)) == 2
-    assert not checkpoint.exists()
-    assert computed(store.root)[job.run.key, "set"] == serially[job.run.key, "set"]
-
-
-# --- jobs that stand on a training on the whole set
 
 
 @pytest.fixture
@@ -411,68 +270,83 @@ def coresets(monkeypatch):
     return experiments.CORESETS.cells(short, network=("herding", "forgetting", "whole"), ipc=(1, 2), test_network="MLP:width=8")
 
 
-def begun(jobs):
-    return [type(job.run) for job in jobs]
+def test_a_cluster_does_first_what_runs_need(coresets, address, tmp_path):
+    """The training on the whole set is done once; if its state is lost it is done again, unless indices are recorded."""
+    store = Store(tmp_path / "spread")
+    assert run.compute(coresets, store, "smoke", cluster=address, **OPTIONS) == []
+    assert run.compute(coresets, Store(tmp_path / "serial"), "smoke", **OPTIONS) == []
+    assert len(computed(store.root)) == len(computed(tmp_path / "serial")) == 9
+    (whole,) = {cell.runs()[0] for cell in coresets if cell.network == "whole"}
+    assert store.has(whole)
+    store.whole_path("smoke", whole.key).unlink()
+    more = [dataclasses.replace(cell, networks=2) for cell in coresets]
+    assert run.compute(more, store, "smoke", cluster=address, **OPTIONS) == []
+    assert not store.has(whole)
+    assert {len(values) for values in computed(store.root).values()} == {1}
 
 
-def all_done(board, folder, jobs):
-    """Do jobs and those that follow, each in a folder of its own, as workers do; returns them in order."""
-    done = []
-    while jobs:
-        job, *jobs = jobs
-        done.append(job)
-        got = run.alone(job, folder / str(len(done)), lambda: False)
-        assert got.error is None
-        jobs += board.take(job, got)
-    return done
+# --- what a worker returns
+
+
+def test_what_comes_back_twice_is_recorded_once(cells, tmp_path):
+    trained = cells[0].runs()[0]
+    made = do(Job(trained.set, "smoke", HOW), (), tmp_path / "a", lambda: False)
+    found = do(Job(trained, "smoke", HOW), [made], tmp_path / "b", lambda: False)
+    for store in (Store(tmp_path / "here"), Store(tmp_path / "here")):  # that of another process, too
+        for each in (made, found):
+            each.unpack(store, "smoke")
+    assert {len(values) for values in computed(tmp_path / "here").values()} == {1}
+    assert Store(tmp_path / "here").missing(trained) == []
+
+
+def test_a_stopped_run_hands_over_the_networks_it_has_trained(cells, tmp_path, one_lane):
+    trained, store = cells[0].runs()[0], Store(tmp_path / "here")
+    made = do(Job(trained.set, "smoke", HOW), (), tmp_path / "a", lambda: False)
+    asked = iter([False] * 6)
+    found = do(Job(trained, "smoke", HOW), [made], tmp_path / "b", lambda: next(asked, True))
+    assert isinstance(found.error, Interrupted)
+    found.unpack(store, "smoke")
+    assert store.missing(trained) == [1]
+    rest = do(Job(trained, "smoke", HOW, known=Done.found(trained, store)), [made], tmp_path / "c", lambda: False)
+    assert [list(record["accuracies"]) for record in rest.records] == [["0"], ["1"]]
 
 
 @pytest.mark.parametrize("shares", [False, True], ids=["with disks of their own", "on one disk"])
-def test_the_whole_training_is_done_once_before_what_stands_on_it(coresets, tmp_path, shares):
-    store = Store(tmp_path / "here")
-    board = Board(coresets, store, preset="smoke", checkpoints=store.root if shares else None, **OPTIONS)
-    jobs = board.begin()
-    assert (begun(jobs), board.total) == ([WholeTraining], 9)
-    done = all_done(board, tmp_path / "workers", jobs)
-    assert begun(done) == [WholeTraining] + [MakeSet] * 4 + [TrainNetworks] * 4
-    assert all((job.state is None) == (shares or not isinstance(job.run, MakeSet)) for job in done)
-    assert store.incomplete(coresets) == []
-    assert {len(values) for values in computed(store.root).values()} == {1}
-    assert store.is_trained(jobs[0].run)
-    assert Board(coresets, store, preset="smoke", **OPTIONS).begin() == []
-
-
-def test_recorded_indices_need_no_training_and_a_lost_state_is_made_again(coresets, tmp_path):
-    store, first = Store(tmp_path / "here"), coresets[:1]
-    board = Board(first, store, preset="smoke", **OPTIONS)
-    whole, *_ = all_done(board, tmp_path / "workers", board.begin())
-    store.whole_path("smoke", whole.run.key).unlink()
-    assert begun(Board(coresets, store, preset="smoke", **OPTIONS).begin()) == [WholeTraining]
-    again = [dataclasses.replace(first[0], networks=2)]
-    assert begun(Board(again, store, preset="smoke", **OPTIONS).begin()) == [TrainNetworks]
-    assert not store.is_trained(whole.run)
-
-
-def test_a_stopped_training_on_the_whole_set_goes_on_from_what_came_back(coresets, tmp_path):
-    store = Store(tmp_path / "here")
-    board = Board(coresets, store, preset="smoke", **OPTIONS)
-    (job,) = board.begin()
+def test_stopped_trainings_on_the_whole_set_go_on_from_what_was_left(coresets, tmp_path, shares):
+    store, whole = Store(tmp_path / "here"), coresets[-1].runs()[0]
+    job = Job(whole, "smoke", HOW, store.root if shares else None)
     asked = iter([False] * 3)
-    got = run.alone(job, tmp_path / "there", lambda: next(asked, True))
-    assert "stopped after 2 of 3 steps" in str(got.error)
-    assert (board.take(job, got), got.records) == ([], ())
-    assert not store.is_trained(job.run)
-    (rest,) = Board(coresets, store, preset="smoke", **OPTIONS).begin()
-    assert rest.state == got.state
+    found = do(job, (), tmp_path / "a", lambda: next(asked, True))
+    assert "stopped after 2 of 3 steps" in str(found.error)
+    assert bool(found.files) is not shares
+    found.unpack(store, "smoke")
     asked = iter([False] * 2)
-    assert run.alone(rest, tmp_path / "elsewhere", lambda: next(asked, True)).error is None, "one step is left"
+    again = dataclasses.replace(job, known=Done.found(whole, store))
+    assert do(again, (), tmp_path / "b", lambda: next(asked, True)).error is None, "one step is left"
 
 
-def test_a_cluster_computes_coresets(coresets, address, tmp_path, capfd):
-    assert run.compute(coresets, Store(tmp_path / "spread"), "smoke", cluster=address, **OPTIONS) == []
-    assert run.compute(coresets, Store(tmp_path / "serial"), "smoke", **OPTIONS) == []
-    assert len(computed(tmp_path / "spread")) == len(computed(tmp_path / "serial")) == 9
-    assert {len(values) for values in computed(tmp_path / "spread").values()} == {1}
+def test_a_set_under_way_goes_on_from_the_callers_checkpoint(cells, tmp_path, serially, half_the_threads):
+    store, made = Store(tmp_path / "here"), cells[0].runs()[0].set
+    job, asked = Job(made, "smoke", HOW, store.root), iter([False] * 3)
+    found = do(job, (), tmp_path / "a", lambda: next(asked, True))
+    assert "2 of 3 outer steps" in str(found.error)
+    assert not found.records
+    assert store.checkpoint_path("smoke", made.key).exists()
+    do(job, (), tmp_path / "b", lambda: False).unpack(store, "smoke")
+    assert store.checkpoint_path("smoke", made.key).exists(), "until the set is kept here"
+    assert computed(store.root)[made.key, "set"] == serially[made.key, "set"]
+
+
+def test_the_run_of_a_caller_that_is_gone_stops(cells, address, tmp_path):
+    long = dataclasses.replace(cells[0].runs()[0].set, hyper=dataclasses.replace(cells[0].make_set(0).hyper, outer_steps=10**6))
+    with connected(address, None) as other:
+        for seed in range(2):
+            other.submit(on_worker, Job(dataclasses.replace(long, seed=seed), "smoke", HOW, versions=versions()))
+        while sum(map(len, other.processing().values())) < 2:
+            time.sleep(0.01)
+    start = time.monotonic()
+    assert run.compute(cells[:1], Store(tmp_path), "smoke", cluster=address, **OPTIONS) == []
+    assert time.monotonic() - start < 60
 
 
 # --- stopped

@@ -8,18 +8,17 @@ import pytest
 import torch
 
 from dclib.core import condense
-from dclib.core import resume as loop
 from dclib.core.train import accuracy
 from dclib.data.dataset import generator
 from dclib.errors import DataError, Diverged, FileError, Interrupted, SpecError
 from dclib.methods import continual
-from dclib.methods.continual import Continual
-from dclib.methods.tasks import Phase, check_tasks, distillation, few_tests, phases
+from dclib.methods.continual import Continual, Phase, distillation, few_tests, phases
 from dclib.spec import Condensation, ConvNet, key
 from dclib.spec.applications import LearnTasks, Rehearsal
 
 CPU = {"device": "cpu"}
 NETWORK = ConvNet(width=4, depth=1)
+MEMORIES = ("random", "herding", "condense")
 
 
 def small(**changes):
@@ -34,9 +33,8 @@ def tasks(make_dataset):
     for j, name in enumerate(("one", "two", "three")):
         whole = make_dataset(9, 12, 10, channels=3, seed=j)
         held = torch.arange(31) % 3 == 0
-        parts = dict(
-            x_train=whole.x_train[~held], y_train=whole.y_train[~held], x_test=whole.x_train[held], y_test=whole.y_train[held]
-        )
+        parts = {"x_train": whole.x_train[~held], "y_train": whole.y_train[~held]}
+        parts |= {"x_test": whole.x_train[held], "y_test": whole.y_train[held]}
         made.append(dataclasses.replace(whole, name=name, mean=(0.4 + j / 10,) * 3, **parts))
     return made
 
@@ -49,17 +47,17 @@ def sets(tasks):
 
 
 def learnt(work, steps=None):
+    """The work after so many steps, by default all."""
     while work.k < (work.steps if steps is None else steps):
-        loop._do_step(work)
+        work.losses.append(work.step())
+        work.k += 1
     return work
 
 
 def same(one, other):
     theirs = other.tensors()
-    return (
-        all(torch.equal(t.nan_to_num(-1), theirs[n].nan_to_num(-1)) for n, t in one.tensors().items())
-        and one.losses == other.losses
-    )
+    alike = (torch.equal(t.nan_to_num(-1), theirs[n].nan_to_num(-1)) for n, t in one.tensors().items())
+    return all(alike) and one.losses == other.losses
 
 
 # --- by hand
@@ -80,15 +78,7 @@ def test_distillation_by_hand():
     assert distillation(new, old, 2.0).item() == pytest.approx((first + second) / 2, rel=1e-6)
 
 
-@pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0])
-def test_distillation_is_least_at_the_old_outputs(temperature):
-    old, rest = torch.randn(4, 3), torch.randn(4, 3)
-    gradient = torch.autograd.grad(distillation(logits := old.clone().requires_grad_(), old, temperature), logits)[0]
-    torch.testing.assert_close(gradient, torch.zeros_like(gradient), rtol=0, atol=1e-6)
-    assert distillation(old + rest, old, temperature) > distillation(old, old, temperature)
-
-
-@pytest.mark.parametrize("weight", [0.0, 1.0, 0.25])
+@pytest.mark.parametrize("weight", [0.0, 0.25])
 def test_the_loss_adds_distillation_from_the_second_task_on(tasks, weight):
     work = learnt(Continual(tasks, small(distillation=weight), 0), 4)  # one step into the second task
     x, y = work.batch(Phase(1, False, 3), 1)
@@ -111,22 +101,15 @@ def test_the_old_network_is_that_before_the_phase(tasks):
         assert any(not torch.equal(t, before[n]) for n, t in work.network.state_dict().items())
 
 
-def test_one_step_is_sgds(tasks):
-    work = Continual(tasks, small(momentum=0.9, weight_decay=0.1, lr=0.05), 0)
-    x, y = work.batch(work.plan[0], 0)
+@pytest.mark.parametrize(("step", "rate"), [(0, 0.05), (6, 0.3)])
+def test_the_first_step_of_a_phase_is_sgds_at_rest_and_at_its_own_rate(tasks, step, rate):
+    """Of the first task, and of the first balanced fine-tuning."""
+    work = learnt(Continual(tasks, small(weight_decay=0.1, lr=0.05, finetuning_lr=0.3, distillation=0.0), 0), step)
+    x, y = work.batch(*work.place(step))
     gradients = torch.autograd.grad(torch.nn.functional.cross_entropy(work.network(x), y), work.parameters)
-    wanted = [p.detach() - 0.05 * (g + 0.1 * p.detach()) for p, g in zip(work.parameters, gradients, strict=True)]
-    learnt(work, 1)
+    wanted = [p.detach() - rate * (g + 0.1 * p.detach()) for p, g in zip(work.parameters, gradients, strict=True)]
+    learnt(work, step + 1)
     torch.testing.assert_close([p.detach() for p in work.parameters], wanted, rtol=1e-5, atol=1e-7)
-
-
-def test_fine_tuning_has_its_own_rate_and_starts_at_rest(tasks):
-    work = learnt(Continual(tasks, small(weight_decay=0.0, finetuning_lr=1e-6), 0), 6)
-    assert any(v.abs().max() > 0 for v in work.velocity)
-    before = [p.detach().clone() for p in work.parameters]
-    learnt(work, 7)
-    moved = max(float((p.detach() - old).abs().max()) for p, old in zip(work.parameters, before, strict=True))
-    assert 0 < moved < 1e-4
 
 
 # --- the memory
@@ -150,73 +133,47 @@ def seen_by(work):
     return {phase: tuple(map(torch.cat, zip(*parts, strict=True))) for phase, parts in seen.items()}
 
 
-@pytest.mark.parametrize("memory", ["random", "herding", "condense"])
-def test_balanced_fine_tuning_has_as_many_images_of_each_class_of_each_task(tasks, sets, memory):
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_a_phase_sees_its_task_and_the_memory_or_the_memory_alone(tasks, sets, memory):
+    """And the memory has as many images of each class of each task, of the right labels."""
     hyper = small(memory=memory, batch=100)  # so that a batch is everything
     work = Continual(tasks, hyper, 0, sets if memory == "condense" else None)
-    seen = seen_by(work)
-    for stage in (1, 2):
-        x, y = (part[: 6 * (stage + 1)] for part in seen[Phase(stage, True, 2)])
-        assert y.bincount().tolist() == [2 * (stage + 1)] * 3
-        for j in range(stage + 1):
-            kept = work.memory[j]
-            assert rows(kept) <= rows(x)
-            assert {int(y[(x == image).all((1, 2, 3))]) for image in kept[4:]} == {2}
-        assert len(rows(x)) == len(x)
+    for phase, (x, y) in seen_by(work).items():
+        kept = work.memory[: phase.task + phase.balanced].flatten(0, 1)
+        task = tasks[phase.task]
+        new = [] if phase.balanced else task.normalise(task.x_train)
+        counts = [0] * 3 if phase.balanced else task.y_train.bincount().tolist()
+        held = 2 * (phase.task + phase.balanced)
+        assert rows(x) == rows([*new, *kept])
+        assert y[: len(new) + len(kept)].bincount().tolist() == [n + held for n in counts]
+        for image, label in zip(kept, work.labels.repeat(3), strict=False):
+            assert set(y[(x == image).all((1, 2, 3))].tolist()) == {int(label)}
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_the_memory_grows_by_a_tasks_share_when_it_is_learnt(tasks, sets, memory):
+    work, filled = Continual(tasks, small(memory=memory), 0, sets if memory == "condense" else None), []
+    for k in range(work.steps):
+        learnt(work, k + 1)
+        filled.append(sum(bool(images.any()) for images in work.memory))
+    assert work.memory.shape == (3, 6, 3, 8, 8)
+    assert filled == [0, 0, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3]
+    assert memory != "condense" or torch.equal(work.memory.view(3, 3, 2, 3, 8, 8), torch.stack(sets))
 
 
 def test_a_random_memory_holds_the_images_that_condensing_starts_from(tasks):
     """So that the two differ by the condensing alone."""
     start = Condensation(ipc=2, network=NETWORK, init="real").resolve()
-    for seed in (0, 5):
-        work = learnt(Continual(tasks, small(), seed))
-        for j, task in enumerate(tasks):
-            begun = condense.initial_images(task, start, seed, torch.float32)
-            assert torch.equal(work.memory[j], begun.flatten(0, 1))
-
-
-@pytest.mark.parametrize("memory", ["random", "herding", "condense"])
-def test_the_memory_never_exceeds_its_budget_and_grows_by_a_tasks_share(tasks, sets, memory):
-    work = Continual(tasks, small(memory=memory), 0, sets if memory == "condense" else None)
-    filled = []
-    for k in range(work.steps):
-        learnt(work, k + 1)
-        here = [j for j in range(3) if work.memory[j].any()]
-        assert work.memory.shape == (3, 6, 3, 8, 8)
-        assert here == list(range(len(here)))
-        filled.append(len(here))
-    assert filled == [0, 0, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3]
-
-
-def test_a_task_is_learnt_with_its_images_and_the_memory_alone(tasks):
-    work = Continual(tasks, small(batch=100), 0)
-    seen = seen_by(work)
-    for stage, task in enumerate(tasks):
-        x, y = seen[Phase(stage, False, 3)]
-        held = [*task.normalise(task.x_train), *work.memory[:stage].flatten(0, 1)]
-        assert rows(x) == rows(held)
-        assert y[: len(held)].bincount().tolist() == [n + 2 * stage for n in task.y_train.bincount().tolist()]
-
-
-def test_remembered_images_are_the_tasks_own_and_bear_their_labels(tasks):
-    for memory in ("random", "herding"):
-        work = learnt(Continual(tasks, small(memory=memory), 0))
-        for task, kept in zip(work.tasks, work.memory, strict=True):
-            for image, label in zip(kept, work.labels, strict=True):
-                assert any(torch.equal(image, x) for x in task.normalise(task.x_train[task.y_train == label]))
+    work = learnt(Continual(tasks, small(), 5))
+    for j, task in enumerate(tasks):
+        assert torch.equal(work.memory[j], condense.initial_images(task, start, 5, torch.float32).flatten(0, 1))
 
 
 def test_herding_looks_at_the_network_that_has_just_learnt_the_task(tasks):
     work = learnt(Continual(tasks, small(memory="herding"), 0), 3)
-    task = tasks[0]
-    features = work.network.features(task.normalise(task.x_train[task.y_train == 1])).detach().double()
-    first = task.normalise(task.x_train[task.y_train == 1])[(features - features.mean(0)).norm(dim=1).argmin()]
-    torch.testing.assert_close(work.memory[0][2], first)
-
-
-def test_condensed_sets_are_remembered_as_they_are(tasks, sets):
-    work = learnt(Continual(tasks, small(memory="condense"), 0, sets))
-    torch.testing.assert_close(work.memory, torch.stack([images.flatten(0, 1) for images in sets]))
+    ones = tasks[0].normalise(tasks[0].x_train[tasks[0].y_train == 1])
+    features = work.network.features(ones).detach().double()
+    torch.testing.assert_close(work.memory[0][2], ones[(features - features.mean(0)).norm(dim=1).argmin()])
 
 
 # --- test images
@@ -229,29 +186,17 @@ def strangers(work, tasks):
 
 
 @pytest.mark.parametrize("memory", ["random", "herding"])
-def test_no_step_sees_a_test_image(tasks, memory):
-    assert strangers(Continual(tasks, small(memory=memory, iterations=12), 0), tasks) == 0
-
-
-def test_a_test_image_among_the_training_images_would_be_found(tasks):
+def test_no_step_sees_a_test_image_and_one_that_did_would_be_found(tasks, memory):
     leaky = dataclasses.replace(tasks[1], x_train=tasks[1].x_train.clone())
     leaky.x_train[3] = leaky.x_test[3]
-    assert strangers(Continual([tasks[0], leaky, tasks[2]], small(iterations=12), 0), [tasks[0], leaky, tasks[2]]) == 1
+    for given, expected in ((tasks, 0), ([tasks[0], leaky, tasks[2]], 1)):
+        assert strangers(Continual(given, small(memory=memory, iterations=12), 0), given) == expected
 
 
 def test_each_stage_is_tested_on_what_is_learnt_so_far(tasks):
     work = learnt(Continual(tasks, small(), 0))
     assert work.found.isnan().tolist() == [[False, True, True], [False, False, True], [False, False, False]]
     assert [accuracy(work.network, few_tests(t, 5, generator(0, "test", j))) for j, t in enumerate(tasks)] == work.found[2].tolist()
-
-
-def test_the_tests_are_drawn_without_replacement_and_differ_between_seeds(tasks):
-    some, other = (few_tests(tasks[0], 7, generator(seed, "test", 0)) for seed in (0, 1))
-    assert len(some.y_test) == 7
-    assert len(rows(some.x_test)) == 7
-    assert rows(some.x_test) <= rows(tasks[0].x_test)
-    assert rows(some.x_test) != rows(other.x_test)
-    assert some.x_train is tasks[0].x_train
 
 
 # --- repeating and going on
@@ -268,16 +213,7 @@ def test_same_seed_same_bits_and_the_first_task_does_not_know_the_memory(tasks, 
     assert condensed.losses[3:] != first.losses[3:]
 
 
-STOPS = [
-    (0, "random"),
-    (2, "random"),
-    (3, "herding"),
-    (5, "condense"),
-    (6, "herding"),
-    (7, "random"),
-    (8, "condense"),
-    (12, "herding"),
-]
+STOPS = [(0, "random"), (2, "random"), (3, "herding"), (5, "condense"), (7, "random"), (12, "herding")]
 
 
 @pytest.mark.parametrize(("steps", "memory"), STOPS)
@@ -292,7 +228,7 @@ def test_stopped_in_the_middle_it_goes_on_to_the_identical_result(tasks, sets, t
 
 
 @pytest.mark.parametrize("held", [0.0, 1.0])
-@pytest.mark.parametrize("memory", ["random", "herding", "condense"])
+@pytest.mark.parametrize("memory", MEMORIES)
 def test_from_another_memorys_first_task_it_ends_as_from_its_own(tasks, sets, tmp_path, memory, held):
     hyper, given = small(memory=memory, distillation=held), dict(sets=sets if memory == "condense" else None, **CPU)
     other = small(memory="random" if memory == "herding" else "herding")
@@ -303,13 +239,8 @@ def test_from_another_memorys_first_task_it_ends_as_from_its_own(tasks, sets, tm
     on = continual.learn(tasks, hyper, first=tmp_path / "f", on_resume=lambda work: resumed.append(work.k), **given)
     assert resumed == [3]
     assert same(on, continual.learn(tasks, hyper, **given))
-
-
-def test_a_first_task_learnt_otherwise_is_refused(tasks, tmp_path):
-    continual.learn(tasks, small(), first=tmp_path / "f", **CPU)
-    for changed in (small(lr=0.02), small(batch=9)):
-        with pytest.raises(FileError, match=r"belongs to another run \(its run differ\)"):
-            continual.learn(tasks, changed, first=tmp_path / "f", **CPU)
+    with pytest.raises(FileError, match=r"belongs to another run \(its run differ\)"):
+        continual.learn(tasks, small(lr=0.02), first=tmp_path / "f", **CPU)
 
 
 def test_a_checkpoint_of_other_work_is_refused(tasks, sets, tmp_path):
@@ -339,7 +270,8 @@ def test_tasks_that_do_not_go_together_are_refused(tasks, make_dataset):
     for given, sentence in cases:
         with pytest.raises(DataError, match=sentence):
             continual.learn(given, small(), **CPU)
-    check_tasks([one, two], small())
+    with pytest.raises(Diverged, match=r"^the loss became NaN or infinite in step \d+: lower lr or finetuning_lr$"):
+        continual.learn(tasks, small(lr=1e30, iterations=9), **CPU)
 
 
 def test_sets_that_do_not_fit_the_memory_are_refused(tasks, sets):
@@ -353,48 +285,34 @@ def test_sets_that_do_not_fit_the_memory_are_refused(tasks, sets):
             continual.learn(tasks, small(memory=memory), sets=given, **CPU)
 
 
-def test_a_loss_that_is_not_finite_is_told(tasks):
-    with pytest.raises(Diverged, match=r"^the loss became NaN or infinite in step \d+: lower lr or finetuning_lr$"):
-        continual.learn(tasks, small(lr=1e30, iterations=9), **CPU)
-
-
 BAD = [{"memory": "attic"}, {"ipc": 0}, {"distillation": -1.0}, {"temperature": 0.0}, {"iterations": 0}, {"finetuning": -1}]
 
 
 @pytest.mark.parametrize("bad", BAD, ids=str)
 def test_hyper_parameters_out_of_range_are_refused(bad):
-    name, value = next(iter(bad.items()))
-    with pytest.raises(SpecError, match=f"^(unknown memory '{value}'|{name} must)"):
+    with pytest.raises(SpecError, match=next(iter(bad))):
         small(**bad)
 
 
 def test_a_run_knows_its_sets_and_refuses_what_makes_no_sense():
     run = LearnTasks(("svhn", "mnist"), Rehearsal(), 3, condensation=Condensation(ipc=10))
-    assert [(s.dataset, s.method, s.seed, s.image_size, s.channels) for s in run.sets] == [
-        ("svhn", "condense", 3, 32, 3),
-        ("mnist", "condense", 3, 32, 3),
-    ]
+    made = [(s.dataset, s.method, s.seed, s.image_size, s.channels) for s in run.sets]
+    assert made == [("svhn", "condense", 3, 32, 3), ("mnist", "condense", 3, 32, 3)]
     assert LearnTasks(("svhn", "mnist"), Rehearsal("random")).sets == ()
-    for given, sentence in (
-        ((("mnist",), Rehearsal("random")), r"^continual learning needs at least 2 tasks, not 1 \(mnist\): name more"),
-        ((("a", "b"), Rehearsal()), "^a memory filled by 'condense' needs a `condensation`$"),
-        (
-            (("a", "b"), Rehearsal("random"), 0, 32, 3, Condensation(ipc=10)),
-            "^a memory filled by 'random' takes no `condensation`$",
-        ),
-        ((("a", "b"), Rehearsal(), 0, 32, 3, Condensation()), "^the memory has ipc=10: condense as many images per class$"),
+    for memory, condensation, sentence in (
+        ("condense", None, "^a memory filled by 'condense' needs a `condensation`$"),
+        ("random", Condensation(ipc=10), "^a memory filled by 'random' takes no `condensation`$"),
+        ("condense", Condensation(), "^the memory has ipc=10: condense as many images per class$"),
     ):
         with pytest.raises(SpecError, match=sentence):
-            LearnTasks(*given)
+            LearnTasks(("a", "b"), Rehearsal(memory), condensation=condensation)
+    with pytest.raises(SpecError, match=r"^continual learning needs at least 2 tasks, not 1 \(mnist\): name more"):
+        LearnTasks(("mnist",), Rehearsal("random"))
 
 
 def test_keys_follow_what_matters():
     run = LearnTasks(("a", "b"), Rehearsal("random"))
-    others = [
-        LearnTasks(("b", "a"), Rehearsal("random")),
-        LearnTasks(("a", "b"), Rehearsal("herding")),
-        dataclasses.replace(run, seed=1),
-        LearnTasks(("a", "b"), Rehearsal("random", distillation=0.0)),
-    ]
-    assert len({r.key for r in (run, *others)}) == 5
+    hypers = [{"hyper": Rehearsal("herding")}, {"hyper": Rehearsal("random", distillation=0.0)}]
+    changed = [dataclasses.replace(run, **change) for change in ({"tasks": ("b", "a")}, {"seed": 1}, *hypers)]
+    assert len({run.key, *(other.key for other in changed)}) == 5
     assert key(Rehearsal()) == key(Rehearsal(lr=0.01)) != key(Rehearsal(lr=0.02))

@@ -1,5 +1,7 @@
-"""Dataset Distillation: its iterations against Adam, its replays, stops, and what it reaches on the digits in a few seconds."""
+"""Dataset Distillation: its gradient against finite differences and a loop written out, its iterations, stops and replays."""
 
+import gc
+import itertools
 import math
 
 import numpy as np
@@ -8,15 +10,15 @@ import torch
 import torch.nn.functional as F
 
 from dclib.core import networks, train
-from dclib.core import resume as loop
 from dclib.data import dataset as data
 from dclib.errors import DataError, Diverged, FileError, Interrupted, SpecError
-from dclib.methods import distill, unroll
+from dclib.methods import distill
 from dclib.spec import MLP, AlexCifarNet, ConvNet, LeNet, baselines, key
 from dclib.spec.baselines import Distillation
 
 TINY = MLP(width=6, init="xavier")
 CPU = {"device": "cpu"}
+MODES = ("unrolled", "reverse")
 
 
 def small(**changes):
@@ -33,7 +35,7 @@ def stop_after(steps):
     return lambda: next(calls, True)
 
 
-# --- the defaults are the protocol's
+# --- hyper-parameters
 
 
 def test_the_defaults_are_those_of_the_original():
@@ -41,27 +43,160 @@ def test_the_defaults_are_those_of_the_original():
     assert (h.ipc, h.steps, h.passes, h.unrolled_steps, h.batches) == (10, 10, 3, 30, 10)
     assert (h.network, h.start, h.rate, h.crops) == (LeNet(init="xavier"), "random", 0.02, False)
     assert (h.lr, h.beta1, h.beta2, h.epochs, h.batch, h.decay_epochs, h.decay) == (0.01, 0.5, 0.999, 400, 1024, 40, 0.5)
-    cifar10 = Distillation(network=AlexCifarNet(init="xavier"), rate=0.001, crops=True)
-    assert cifar10 == baselines.CIFAR10
-
-
-def test_the_way_to_the_gradient_is_not_part_of_the_key():
+    assert Distillation(network=AlexCifarNet(init="xavier"), rate=0.001, crops=True) == baselines.CIFAR10
     assert key(Distillation(mode="reverse")) == key(Distillation()) != key(Distillation(steps=5))
 
 
 BAD = [{"ipc": 0}, {"passes": 0}, {"rate": 0.0}, {"lr": float("inf")}, {"beta2": 1.0}, {"start": "warm"}, {"mode": "forward"}]
 
 
-@pytest.mark.parametrize("bad", BAD, ids=str)
+@pytest.mark.parametrize("bad", [*BAD, {"ipc": 3, "steps": 10}, {"ipc": 15, "steps": 10}], ids=str)
 def test_hyper_parameters_out_of_range_are_refused(bad):
     with pytest.raises(SpecError, match=next(iter(bad))):
         small(**bad)
 
 
-@pytest.mark.parametrize("ipc", [3, 15])
-def test_images_that_do_not_fill_the_steps_are_refused(ipc):
-    with pytest.raises(SpecError, match=rf"^ipc={ipc} images do not fill 10 steps evenly: take a multiple or a divisor of steps$"):
-        Distillation(ipc=ipc)
+DIVISIONS = [
+    ({"ipc": 10}, [[i] for i in range(10)] * 3),
+    ({"ipc": 20}, [[2 * i, 2 * i + 1] for i in range(10)] * 3),
+    ({"ipc": 1}, [[0]] * 30),
+    ({"ipc": 5}, [[i] for i in range(5)] * 6),
+    ({"ipc": 2, "steps": 4, "passes": 1}, [[0], [1], [0], [1]]),
+]
+
+
+@pytest.mark.parametrize(("division", "expected"), DIVISIONS, ids=str)
+def test_how_images_are_divided_among_the_steps(division, expected):
+    hyper = Distillation(**division)
+    assert distill.order(hyper, 2).tolist() == [[*some, *(hyper.ipc + i for i in some)] for some in expected]
+
+
+# --- the gradient through all steps
+
+SMOOTH = ConvNet(width=4, depth=2, activation="sigmoid", init="xavier")
+CASES = [
+    (SMOOTH, {"ipc": 2, "steps": 2, "passes": 2}),
+    (SMOOTH, {"ipc": 4, "steps": 2, "passes": 1}),
+    (SMOOTH, {"ipc": 2, "steps": 4, "passes": 2}),
+    (MLP(width=8, activation="sigmoid"), {"ipc": 1, "steps": 2, "passes": 3}),
+]
+KINKED = [
+    (LeNet(init="xavier"), (1, 28)),
+    (AlexCifarNet(init="xavier"), (3, 8)),
+    (ConvNet(width=4, depth=2, norm="layer", pooling="max"), (3, 8)),
+    (ConvNet(width=4, depth=1, norm="batch"), (3, 8)),
+]
+
+
+def problem(network, *, channels=1, side=8, rate=0.3, **division):
+    """A network, S, raw rates, real images and labels, in float64, for three classes."""
+    hyper = Distillation(network=network, **division)
+    draw = torch.Generator().manual_seed(0)
+    theta_0 = networks.build(network, channels=channels, classes=3, size=(side, side), seed=0).double()
+    S = torch.randn(3, hyper.ipc, channels, side, side, generator=draw, dtype=torch.float64)
+    raw = torch.randn(hyper.unrolled_steps, generator=draw, dtype=torch.float64) * 0.3 + torch.tensor(rate).expm1().log().item()
+    x = torch.randn(7, channels, side, side, generator=draw, dtype=torch.float64)
+    return theta_0, S, raw, x, torch.randint(3, (7,), generator=draw), hyper
+
+
+def both(network, S, raw, x, y, hyper):
+    ways = [Distillation(**{**vars(hyper), "mode": mode}) for mode in MODES]
+    return [distill.outer_gradients(network, S, raw, x, y, way) for way in ways]
+
+
+def final_loss(network, S, raw, x, y, hyper):
+    """L by a loop that knows nothing of `distill`: torch's own SGD on the batches written out."""
+    trained = networks.build(hyper.network, channels=x.shape[1], classes=3, size=tuple(x.shape[2:]), seed=0).double()
+    trained.load_state_dict(network.state_dict())
+    optimiser = torch.optim.SGD(trained.parameters(), lr=1.0)
+    size = max(1, hyper.ipc // hyper.steps)
+    for i, (_, batch) in enumerate(itertools.product(range(hyper.passes), range(hyper.steps))):
+        first = batch * size % hyper.ipc
+        optimiser.param_groups[0]["lr"] = F.softplus(raw[i]).item()
+        optimiser.zero_grad()
+        images = torch.cat([S[c, first : first + size] for c in range(3)])
+        F.cross_entropy(trained(images), torch.tensor([0] * size + [1] * size + [2] * size)).backward()
+        optimiser.step()
+    return F.cross_entropy(trained(x), y).item()
+
+
+def difference(given, h, *, images=0.0, raw=0.0):
+    """The central difference of L for a change of the images, of the raw rates, or of both."""
+    network, S, r, x, y, hyper = given
+    up, down = (final_loss(network, S + sign * h * images, r + sign * h * raw, x, y, hyper) for sign in (1, -1))
+    return (up - down) / (2 * h)
+
+
+@pytest.mark.parametrize(("network", "division"), CASES, ids=str)
+def test_loss_and_gradient_are_those_of_a_network_trained_by_sgd(network, division):
+    """By central differences: of each rate, and of every image along a direction drawn at random."""
+    given, draw = problem(network, **division), torch.Generator().manual_seed(1)
+    before = [t.clone() for t in (*given[0].parameters(), *given[1:5])]
+    (loss, d_images, d_raw), reverse = both(*given)
+    assert loss.item() == pytest.approx(final_loss(*given), rel=1e-12)
+    for i, off in enumerate(torch.eye(len(d_raw), dtype=torch.float64)):
+        assert d_raw[i].item() == pytest.approx(difference(given, 1e-5, raw=off), rel=1e-6, abs=1e-10)
+    for c, j in itertools.product(range(3), range(given[-1].ipc)):
+        off = torch.zeros_like(given[1])
+        off[c, j] = torch.randn(off.shape[2:], generator=draw, dtype=torch.float64)
+        assert (d_images * off).sum().item() == pytest.approx(difference(given, 1e-4, images=off), rel=1e-5, abs=1e-9)
+    for one, other in zip((loss, d_images, d_raw), reverse, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+    assert all(torch.equal(a, b) for a, b in zip(before, (*given[0].parameters(), *given[1:5]), strict=True))
+
+
+@pytest.mark.parametrize(("network", "shape"), KINKED, ids=str)
+def test_reverse_equals_unrolled_for_every_kind_of_network(network, shape):
+    given = problem(network, channels=shape[0], side=shape[1], rate=0.1, ipc=2, steps=2, passes=2)
+    for one, other in zip(*both(*given), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+        assert other.abs().max() > 1e-6
+
+
+def test_one_step_by_hand():
+    """A linear network at zero weights: ∇ℓ = (p - 1_y) Sᵀ, so θ_1 = -η̃ (p - 1_y) Sᵀ, and dL/dη̃ follows from L's own gradient."""
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(1, 2, bias=False)).double()
+    torch.nn.init.zeros_(network[1].weight)
+    S = torch.tensor([2.0, -1.0], dtype=torch.float64).view(2, 1, 1, 1, 1)
+    raw, x, y = torch.tensor([0.4], dtype=torch.float64), torch.full((1, 1, 1, 1), 3.0, dtype=torch.float64), torch.tensor([1])
+    weight = F.softplus(raw) * torch.tensor([[0.75], [-0.75]])  # η̃ / 2 · [½·2 + ½·1, -½·2 - ½·1]
+    wrong = torch.sigmoid(3 * (weight[0] - weight[1]))  # p of class 0, which the real image is not
+    for loss, _, d_raw in both(network, S, raw, x, y, Distillation(ipc=1, steps=1, passes=1)):
+        assert loss.item() == pytest.approx(-(1 - wrong).log().item(), rel=1e-12)
+        assert d_raw.item() == pytest.approx((wrong * 3 * 1.5 * torch.sigmoid(raw)).item(), rel=1e-12)
+
+
+class Kept:
+    """A saved tensor that tells when it comes and goes."""
+
+    def __init__(self, tensor, count):
+        self.tensor, self.count = tensor, count
+        count["bytes"] += tensor.nbytes
+        count["most"] = max(count["most"], count["bytes"])
+
+    def __del__(self):
+        self.count["bytes"] -= self.tensor.nbytes
+
+
+def kept(mode, passes):
+    """The most bytes that autograd held at any one time, the raw rates left out."""
+    count = {"bytes": 0, "most": 0}
+    *given, _ = problem(SMOOTH, ipc=2, steps=2, passes=passes)
+    hyper = Distillation(network=SMOOTH, ipc=2, steps=2, passes=passes, mode=mode)
+    gc.collect()
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: Kept(t, count), lambda k: k.tensor):
+        distill.outer_gradients(*given, hyper)
+    gc.collect()
+    assert count["bytes"] == 0
+    return count["most"] - 8 * hyper.unrolled_steps
+
+
+def test_only_unrolling_holds_more_for_more_steps():
+    (two, four, eight, sixteen), reverse = ([kept(mode, passes) for passes in (1, 2, 4, 8)] for mode in MODES)
+    assert 0 < four - two == (eight - four) / 2 == (sixteen - eight) / 4  # so much for each step
+    assert len(set(reverse)) == 1
+    assert reverse[0] < two
+    assert sixteen > 6 * reverse[0]
 
 
 # --- one iteration
@@ -76,15 +211,16 @@ def test_where_images_and_rates_start(made):
     assert distill.Distiller(made, small(rate=1000.0), 0).rates.unique().tolist() == [1000.0]
 
 
-def test_iterations_are_adams_on_the_outer_gradient(made):
+@pytest.mark.parametrize("start", ["random", "fixed"])
+def test_iterations_are_adams_on_the_outer_gradient(made, start):
     """Written out: fresh network, real batch, gradient through the steps, Adam with its rate halved after each epoch."""
-    hyper = small(precision="float64", epochs=3, decay_epochs=1, decay=0.5, lr=0.1)
+    hyper = small(precision="float64", epochs=3, decay_epochs=1, decay=0.5, lr=0.1, start=start)
     work = distill.Distiller(made, hyper, 5)
     m, v, values = [0, 0], [0, 0], [work.images.clone(), work.raw.clone()]
     for k in range(9):  # 23 images in batches of 10 make 3 iterations an epoch
-        seed = data.generator(5, "network", k).initial_seed()
-        network = networks.build(TINY, channels=1, classes=3, size=(8, 8), seed=seed).double()
-        loss, *gradients = unroll.outer_gradients(network, *values, *work.real_batch(k), hyper)
+        seed = data.generator(5, "network", k if start == "random" else 0).initial_seed()
+        network = networks.build(TINY, **made.shape, seed=seed).double()
+        loss, *gradients = distill.outer_gradients(network, *values, *work.real_batch(k), hyper)
         assert work.step() == pytest.approx(loss.item(), rel=1e-12)
         work.k += 1
         for j, g in enumerate(gradients):
@@ -107,22 +243,6 @@ def test_an_epoch_passes_every_image_once_in_another_order_each_time(made):
     assert orders[0] != orders[1]
 
 
-@pytest.mark.parametrize(("start", "different"), [("random", 4), ("fixed", 1)])
-def test_the_network_is_drawn_afresh_or_fixed(made, monkeypatch, start, different):
-    seen, gradients = set(), distill.outer_gradients
-
-    def watch(network, *given):
-        seen.add(tuple(network.classifier.weight[0].tolist()))
-        return gradients(network, *given)
-
-    monkeypatch.setattr(distill, "outer_gradients", watch)
-    distill.distill(made, small(start=start, epochs=1, batch=6), **CPU)
-    assert len(seen) == different
-
-
-# --- crops
-
-
 def test_crops_are_reflected_cut_and_mirrored():
     images = torch.arange(6 * 2 * 7 * 5, dtype=torch.float32).view(6, 2, 7, 5)
     padded = np.pad(images.numpy(), ((0, 0), (0, 0), (4, 4), (4, 4)), mode="reflect")
@@ -137,14 +257,10 @@ def test_crops_are_reflected_cut_and_mirrored():
     assert len(set(zip(down.tolist(), right.tolist(), strict=True))) > 1
 
 
-def test_real_images_are_cropped_only_where_asked_and_differently_in_each_iteration(made):
+def test_real_images_are_cropped_only_where_asked(made, make_dataset):
     plain, cropped = (distill.Distiller(made, small(batch=30, crops=crops), 0) for crops in (False, True))
     assert not torch.equal(plain.real_batch(0)[0], cropped.real_batch(0)[0])
     assert torch.equal(plain.real_batch(0)[1], cropped.real_batch(0)[1])
-    assert torch.equal(cropped.real_batch(1)[0], cropped.real_batch(1)[0])
-
-
-def test_images_too_small_to_be_padded_are_refused(make_dataset):
     with pytest.raises(DataError, match=r"^the images of made are too small to be padded by 4 reflected pixels: turn crops off$"):
         distill.distill(make_dataset(4, 4, size=4), small(crops=True), **CPU)
 
@@ -152,49 +268,16 @@ def test_images_too_small_to_be_padded_are_refused(make_dataset):
 # --- repeating, going on, failing
 
 
-@pytest.mark.parametrize("mode", ["unrolled", "reverse"])
-def test_same_seed_same_bits_and_another_seed_others(made, mode):
-    state = torch.random.get_rng_state()
-    first, again, other = (distill.distill(made, small(mode=mode), seed=seed, **CPU) for seed in (0, 0, 1))
-    assert first.k == len(first.losses) == 6
-    assert same(first, again)
-    assert not torch.equal(first.images, other.images)
-    assert torch.equal(torch.random.get_rng_state(), state)
-
-
-def test_both_ways_learn_the_same(made):
-    unrolled, reverse = (distill.distill(made, small(mode=mode, precision="float64"), **CPU) for mode in ("unrolled", "reverse"))
-    torch.testing.assert_close(reverse.images, unrolled.images, rtol=1e-8, atol=1e-8)
-    torch.testing.assert_close(reverse.rates, unrolled.rates, rtol=1e-8, atol=1e-8)
-
-
-@pytest.mark.parametrize("steps", [0, 1, 4])
-def test_a_stopped_run_goes_on_to_the_identical_result(made, tmp_path, steps):
-    resumed, hyper = [], small(crops=True)
+@pytest.mark.parametrize(("steps", "mode"), [(0, "unrolled"), (1, "reverse"), (4, "unrolled")])
+def test_a_stopped_run_goes_on_to_the_identical_result(made, tmp_path, steps, mode):
+    resumed, hyper, state = [], small(crops=True, mode=mode), torch.random.get_rng_state()
     with pytest.raises(Interrupted, match=f"^stopped after {steps} of 6 iterations"):
         distill.distill(made, hyper, checkpoint=tmp_path / "c", should_stop=stop_after(steps), **CPU)
     on = distill.distill(made, hyper, checkpoint=tmp_path / "c", on_resume=lambda w: resumed.append(w.k), **CPU)
     assert resumed == [steps]
     assert same(on, distill.distill(made, hyper, **CPU))
-
-
-class Killed(BaseException):
-    pass
-
-
-def test_a_killed_run_goes_on_from_its_last_checkpoint(made, tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
-
-    def die(work):
-        if work.k == 4:
-            raise Killed
-
-    with pytest.raises(Killed):
-        distill.distill(made, small(), checkpoint=tmp_path / "c", on_step=die, **CPU)
-    steps = []
-    on = distill.distill(made, small(), checkpoint=tmp_path / "c", on_step=lambda w: steps.append(w.k), **CPU)
-    assert steps == [4, 5, 6]
-    assert same(on, distill.distill(made, small(), **CPU))
+    assert not same(on, distill.distill(made, hyper, seed=1, **CPU))
+    assert torch.equal(torch.random.get_rng_state(), state)
 
 
 OTHERS = [({"steps": 1}, 0, "run"), ({"mode": "reverse"}, 0, "mode"), ({}, 1, "seed")]
@@ -208,7 +291,7 @@ def test_a_checkpoint_of_another_run_is_refused(made, tmp_path, changes, seed, n
         distill.distill(made, small(**changes), checkpoint=tmp_path / "c", seed=seed, **CPU)
 
 
-@pytest.mark.parametrize("mode", ["unrolled", "reverse"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("rate", [1e6, 1e300])
 def test_a_run_that_diverges_is_told(made, mode, rate):
     hyper = small(rate=rate, network=ConvNet(width=4, depth=1, norm="none", activation="leakyrelu"), mode=mode)
@@ -236,10 +319,6 @@ def test_an_iteration_without_a_finite_gradient_changes_nothing(made, monkeypatc
     assert [math.isinf(loss) for loss in work.losses] == [k == 10 for k in range(work.k)]
     assert all(torch.equal(t, states[9][name]) for name, t in states[10].items())
     assert not torch.equal(states[11]["images"], states[10]["images"])
-    assert torch.isfinite(work.images).all()
-
-
-def test_a_run_that_skips_more_than_a_tenth_has_diverged(made, monkeypatch):
     unstable(monkeypatch, 10, 11)
     with pytest.raises(Diverged, match=r"in 2 of 12 iterations"):
         distill.distill(made, small(epochs=4), **CPU)
@@ -252,8 +331,7 @@ def test_replay_is_sgd_in_the_learned_order(made):
     hyper = small(ipc=4, precision="float64")
     work = distill.distill(made, hyper, **CPU)
     trained = distill.replay(work.images, work.rates, hyper, seed=3)
-    seed = data.generator(3, "weights").initial_seed()
-    network = networks.build(TINY, channels=1, classes=3, size=(8, 8), seed=seed).double()
+    network = networks.build(TINY, **made.shape, seed=data.generator(3, "weights").initial_seed()).double()
     optimiser = torch.optim.SGD(network.parameters(), lr=1.0)
     for i, rate in enumerate(work.rates.tolist()):
         batch = work.images[:, :2] if i % 2 == 0 else work.images[:, 2:]
@@ -261,8 +339,7 @@ def test_replay_is_sgd_in_the_learned_order(made):
         optimiser.zero_grad()
         F.cross_entropy(network(batch.flatten(0, 1)), torch.tensor([0, 0, 1, 1, 2, 2])).backward()
         optimiser.step()
-    for p, q in zip(trained.parameters(), network.parameters(), strict=True):
-        torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(list(trained.parameters()), list(network.parameters()), rtol=1e-12, atol=1e-12)
 
 
 def test_a_fixed_start_is_replayed_from_that_start(made):

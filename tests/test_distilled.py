@@ -9,6 +9,7 @@ import pytest
 import safetensors.numpy
 import torch
 import torch.nn.functional as F
+from cells import cell, frame
 from safetensors import safe_open
 
 from dclib import experiments
@@ -16,15 +17,11 @@ from dclib.core import networks, train
 from dclib.data.dataset import generator
 from dclib.errors import DataError, FileError, Interrupted, SpecError
 from dclib.experiments import CPU, DISTILLATION, PAPER, SMOKE, dd
-from dclib.experiments.cells import Cell
 from dclib.methods import distill
 from dclib.results import CondensedSet, Store
-from dclib.results.outcomes import Outcome
-from dclib.results.records import in_words
 from dclib.run import compute as run
-from dclib.run import distilled, sets
+from dclib.run import making, sets
 from dclib.run import runner as doing
-from dclib.run.jobs import Board
 from dclib.spec import MLP, Condensation, ConvNet, MakeSet, Training, TrainNetworks, derive, full
 from dclib.spec.baselines import CIFAR10, Distillation
 
@@ -38,7 +35,7 @@ REPLAY = TrainNetworks(SET, Training(network=TINY).resolve(), 2, "rates")
 
 
 def test_a_set_keeps_its_steps_and_rates(runner, dataset):
-    made = runner.make_set(SET)
+    made = runner.do(SET)
     path = runner.store.find_set(SET.key)
     found = CondensedSet.load(path)
     assert (found.images.shape, found.labels.tolist(), found.ipc) == ((6, 1, 8, 8), [0, 0, 1, 1, 2, 2], 2)
@@ -53,7 +50,7 @@ def test_a_set_keeps_its_steps_and_rates(runner, dataset):
     assert (record["set_hash"], record["data_hash"], record["run"]) == (found.hash, dataset.hash, full(SET))
     assert (len(record["losses"]), record["engine"]) == (6, "eager")
     assert not list(runner.store.root.rglob("checkpoints/*.safetensors"))
-    assert runner.make_set(SET).hash == made.hash
+    assert runner.do(SET).hash == made.hash
 
 
 BAD = {
@@ -66,7 +63,7 @@ BAD = {
 
 @pytest.mark.parametrize("sentence", BAD)
 def test_steps_that_cannot_be_are_refused(runner, tmp_path, sentence):
-    made, bad = runner.make_set(SET), BAD[sentence]
+    made, bad = runner.do(SET), BAD[sentence]
     with pytest.raises(DataError, match=sentence):
         dataclasses.replace(made, **bad)
     made.save(tmp_path / "bad")
@@ -79,7 +76,7 @@ def test_steps_that_cannot_be_are_refused(runner, tmp_path, sentence):
 
 
 def test_a_changed_rate_is_noticed(runner, tmp_path):
-    path = runner.store.set_path("smoke", runner.make_set(SET).key)
+    path = runner.store.set_path("smoke", runner.do(SET).key)
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     (tmp_path / "changed").write_bytes(content)
@@ -88,21 +85,21 @@ def test_a_changed_rate_is_noticed(runner, tmp_path):
 
 
 def test_stopped_it_goes_on_from_its_checkpoint_to_the_identical_set(runner, tmp_path):
-    whole = doing.Runner(Store(tmp_path / "whole"), "smoke", device="cpu").make_set(SET)
+    whole = doing.Runner(Store(tmp_path / "whole"), "smoke", device="cpu").do(SET)
     calls = iter([False] * 3)
     runner.should_stop = lambda: next(calls, True)
     with pytest.raises(Interrupted, match="stopped after 3 of 6 iterations; the same command goes on from there"):
-        runner.make_set(SET)
+        runner.do(SET)
     assert runner.store.checkpoint_path("smoke", SET.key).exists()
     assert SET.key not in Store(runner.store.root).records
     runner.should_stop = lambda: False
-    assert runner.make_set(SET).hash == whole.hash
+    assert runner.do(SET).hash == whole.hash
     assert not runner.store.checkpoint_path("smoke", SET.key).exists()
 
 
 def test_losses_are_thinned_to_a_thousand():
-    assert distilled.thinned([1.0, 2.0, math.inf]) == [1.0, 2.0, None]
-    thin = distilled.thinned([float(i) for i in range(2500)])
+    assert making.thinned([1.0, 2.0, math.inf]) == [1.0, 2.0, None]
+    thin = making.thinned([float(i) for i in range(2500)])
     assert (len(thin), thin[0], thin[-1]) == (834, 1.0, 2499.0)
 
 
@@ -111,7 +108,7 @@ def test_losses_are_thinned_to_a_thousand():
 
 def test_networks_are_trained_by_the_ordered_steps_of_the_file(runner, dataset):
     """Written out from the file alone: each step sees the images that its order names, at its rate."""
-    found = runner.train_networks(REPLAY)
+    found = runner.do(REPLAY)
     made = CondensedSet.load(runner.store.find_set(SET.key))
     images, labels = torch.from_numpy(made.images), torch.from_numpy(made.labels)
     for j, accuracy in found.items():
@@ -126,10 +123,10 @@ def test_networks_are_trained_by_the_ordered_steps_of_the_file(runner, dataset):
 
 def test_both_ways_are_runs_of_their_own_and_add_up(runner):
     plain = dataclasses.replace(REPLAY, way="plain", hyper=dataclasses.replace(REPLAY.hyper, epochs=3))
-    first = [runner.train_networks(r) for r in (REPLAY, plain)]
+    first = [runner.do(r) for r in (REPLAY, plain)]
     assert REPLAY.key != plain.key
     fresh = doing.Runner(Store(runner.store.root), "smoke", device="cpu")
-    more = fresh.train_networks(dataclasses.replace(REPLAY, networks=3))
+    more = fresh.do(dataclasses.replace(REPLAY, networks=3))
     assert {j: more[j] for j in first[0]} == first[0]
     assert [len(fresh.store.records[key]) for key in (SET.key, REPLAY.key, plain.key)] == [1, 3, 2]
     assert fresh.store.records[REPLAY.key][0]["run"]["way"] == "rates"
@@ -137,7 +134,7 @@ def test_both_ways_are_runs_of_their_own_and_add_up(runner):
 
 def test_another_network_is_trained_at_the_rates_with_its_own_first_weights(runner, dataset):
     other = dataclasses.replace(REPLAY, hyper=Training(network=ConvNet(width=4, depth=2)).resolve())
-    found, made = runner.train_networks(other), runner.make_set(SET)
+    found, made = runner.do(other), runner.do(SET)
     images, rates = torch.from_numpy(made.images).unflatten(0, (3, 2)), torch.from_numpy(made.rates)
     for j, accuracy in found.items():
         network = distill.replay(images, rates, HYPER, network=other.hyper.network, seed=derive(j, SET.key))
@@ -147,28 +144,21 @@ def test_another_network_is_trained_at_the_rates_with_its_own_first_weights(runn
 
 def test_without_the_rates_it_is_trained_by_stage_t_on_all_images_as_one_set(runner, dataset):
     plain = dataclasses.replace(REPLAY, way="plain", hyper=Training(network=ConvNet(width=4, depth=2), epochs=3).resolve())
-    found, made = runner.train_networks(plain), runner.make_set(SET)
+    found, made = runner.do(plain), runner.do(SET)
     images, labels = torch.from_numpy(made.images), torch.tensor([0, 0, 1, 1, 2, 2])
     how = dict(seeds=[derive(j, SET.key) for j in found], device="cpu", engine="eager")
     assert list(found.values()) == [round(a, 4) for a in train.evaluate(images, labels, dataset, plain.hyper, **how)]
 
 
 def test_stopped_between_networks_it_goes_on(runner):
-    runner.make_set(SET)
+    runner.do(SET)
     calls = iter([False])
     runner.should_stop = lambda: next(calls, True)
     with pytest.raises(Interrupted):
-        runner.train_networks(REPLAY)
+        runner.do(REPLAY)
     assert list(Store(runner.store.root).accuracies(REPLAY.key)) == [0]
     runner.should_stop = lambda: False
-    assert set(runner.train_networks(REPLAY)) == {0, 1}
-
-
-def test_for_other_processes_the_set_comes_before_its_networks(runner):
-    preset = dataclasses.replace(SMOKE, distillation=lambda dataset, ipc: HYPER)
-    board = Board([Cell("made", 2, "distill", "MLP", preset, 1, 1)], runner.store, preset="smoke", device="cpu", engine="eager")
-    (job,) = board.begin()
-    assert (job.run, board.total) == (SET, 2)
+    assert set(runner.do(REPLAY)) == {0, 1}
 
 
 # --- specs and words
@@ -190,8 +180,8 @@ def test_what_does_not_go_together_is_refused(make, sentence):
 
 
 def test_runs_in_words():
-    assert in_words(full(SET)) == "made, 2/class, distilled with MLP:width=6,init=xavier, seed 0"
-    assert in_words(full(REPLAY)).endswith("seed 0") and "at its learned rates" in in_words(full(REPLAY))  # noqa: PT018
+    assert SET.words == "made, 2/class, distilled with MLP:width=6,init=xavier, seed 0"
+    assert REPLAY.words.endswith("seed 0") and "at its learned rates" in REPLAY.words  # noqa: PT018
 
 
 # --- the tables
@@ -263,52 +253,25 @@ def test_values_that_no_cell_has_together_are_refused():
         DISTILLATION.cells(PAPER, network="distil")
 
 
-def outcome(dataset, ipc, network, test_network, *sets):
-    place = dict(dataset=dataset, ipc=ipc, network=network, test_network=test_network, variant="")
-    return Outcome("distillation", place, "cpu", sets, tuple(map(str, sets)))
-
-
-def test_outcomes_are_sorted_into_the_tables():
-    given = [
-        outcome("mnist", 1, "distill", "LeNet", (50.0,), (60.0,)),
-        outcome("mnist", 10, "distill", "LeNet", (70.0,), (90.0,)),
-        outcome("mnist", 10, "distill", "MLP", (40.0,)),
-        outcome("mnist", 10, "distill-plain", "LeNet", (50.0,)),
-        outcome("mnist", 10, "LeNet", "LeNet", (93.0, 95.0), (94.0, 94.0)),
-        outcome("mnist", 10, "LeNet", "MLP", (83.0,)),
-        outcome("mnist", 1, "whole", "LeNet", (99.0,)),
-        outcome("cifar10", 10, "AlexCifarNet", "AlexCifarNet", (39.0,)),
+def test_cells_are_sorted_into_the_tables():
+    rows = [
+        ("mnist", 1, "distill", "LeNet", 55.0),
+        ("mnist", 10, "distill", "LeNet", 80.0),
+        ("mnist", 10, "distill", "MLP", 40.0),
+        ("mnist", 10, "distill-plain", "LeNet", 50.0),
+        ("mnist", 10, "LeNet", "LeNet", 94.0),
+        ("mnist", 10, "LeNet", "MLP", 83.0),
+        ("mnist", 1, "whole", "LeNet", 99.0),
+        ("cifar10", 10, "AlexCifarNet", "AlexCifarNet", 39.0),
     ]
-    three, ten = ([(o.place["ipc"], o.place["network"], o.mean) for o in f(given)] for f in (dd.table_3, dd.table_10))
+    found = frame(*(cell([a], dataset=d, ipc=ipc, network=n, test_network=t) for d, ipc, n, t, a in rows))
+    three, ten = (part(found)[["ipc", "network", "ours"]].values.tolist() for part in (dd.table_3, dd.table_10))
     assert three == [
-        (1, "distill", 55.0), (10, "distill", 80.0), (10, "condensed", 94.0), (1, "whole", 99.0), (10, "condensed", 39.0),
+        [1, "distill", 55.0], [10, "distill", 80.0], [10, "condensed", 94.0], [1, "whole", 99.0], [10, "condensed", 39.0],
     ]  # fmt: skip
-    assert [(name, mean) for _, name, mean in ten] == [
-        ("distill", 80.0), ("distill", 40.0), ("distill-plain", 50.0), ("condensed", 94.0), ("condensed", 83.0),
+    assert [row[1:] for row in ten] == [
+        ["distill", 80.0], ["distill", 40.0], ["distill-plain", 50.0], ["condensed", 94.0], ["condensed", 83.0],
     ]  # fmt: skip
-    sentence = dd.spread_sentence(given)
-    assert "Dataset Distillation's 2 sets at 10 per class of mnist from 70.0 to 90.0 % (deviation of the means 10.0)" in sentence
-    assert "condensation's 2 sets at 10 per class of mnist from 94.0 to 94.0 %" in sentence
-    assert dd.spread_sentence(given[2:4]) == ""
-
-
-def test_what_is_truncated_is_said():
-    def recorded(ipc, epochs):
-        record = {"kind": "MakeSet", "run": {"distillation": {"epochs": epochs}}}
-        return dataclasses.replace(outcome("mnist", ipc, "distill", "LeNet", (50.0,)), records=(record, {"kind": "TrainNetworks"}))
-
-    sentence = dd.truncated_sentence([recorded(1, 400), recorded(10, 5), outcome("mnist", 10, "LeNet", "LeNet", (90.0,))])
-    assert "mnist at 10 per class after 5 of 400 epochs" in sentence
-    assert "at 1 per" not in sentence
-    assert dd.truncated_sentence([recorded(1, 400), outcome("mnist", 10, "distill", "LeNet")]) == ""
-
-
-def test_skipped_iterations_are_told_once_for_each_set():
-    made = {"kind": "MakeSet", "key": "k", "run": {"seed": 2}}
-    given = outcome("mnist", 1, "distill", "LeNet", (50.0,))
-    skipped = [dataclasses.replace(given, records=({**made, "skipped": 3}, {"kind": "TrainNetworks"}))] * 2
-    assert dd.skipped_sentence(skipped).endswith("left the finite numbers: 3 of mnist at 1 per class, seed 2.")
-    assert dd.skipped_sentence([dataclasses.replace(given, records=(made,))]) == ""
 
 
 @pytest.mark.slow

@@ -31,12 +31,13 @@ MAY = {
     "results": "errors support spec experiments",
     "run": "errors support spec data core methods experiments results",
     "report": "errors support spec experiments results",
+    "api": "errors support spec data core methods experiments results run",
     "reproduce": "errors support spec data experiments results run report",
-    "cli": "errors support spec data core methods experiments results run report reproduce",
+    "cli": "errors support spec data core methods experiments results run report api reproduce",
     "__main__": "cli",
     "__init__": "",
 }
-LIGHT = ("errors", "support", "spec", "experiments", "results", "report", "reproduce", "cli")  # load no torch when imported
+LIGHT = ("errors", "support", "spec", "experiments", "results", "report", "api", "reproduce", "cli")  # load no torch when imported
 # modules that compute when they are asked to, or ask where data are
 ASKED = {f"dclib.report.{name}" for name in ("costs", "own_data", "speed", "survey")}
 ASKED |= {"dclib.experiments.work", "dclib.run.callbacks"}

@@ -1,7 +1,6 @@
 """Architecture search: the space, the short training by hand, side by side as alone, and images held out of it."""
 
 import dataclasses
-import itertools
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from dclib.data import dataset as data
 from dclib.data.dataset import generator
 from dclib.errors import DataError, Interrupted, SpecError
 from dclib.methods import nas
-from dclib.spec import Condensation, ConvNet, MakeSet, Network
+from dclib.spec import ConvNet, MakeSet
 from dclib.spec.applications import ShortTraining, Space, TrainCandidate
 from dclib.spec.architectures import ACTIVATIONS, NORMS, POOLINGS
 
@@ -36,51 +35,30 @@ def drawn(seed, network=NETWORK):
 def test_the_papers_space_has_720_architectures():
     found = Space().networks()
     assert len(found) == len(set(found)) == 720
-    for option, values in dict(
-        width=(32, 64, 128, 256), depth=(1, 2, 3, 4), norm=NORMS, activation=ACTIVATIONS, pooling=POOLINGS
-    ).items():
-        counts = [sum(network[option] == value for network in found) for value in values]
-        assert counts == [720 // len(values)] * len(values)
-
-
-def test_a_thinned_space_still_has_every_option_and_every_pair_of_norm_and_pooling():
-    thin = Space(width=(32, 64), depth=(1, 2, 3), every=7)
-    found = thin.networks()
-    assert len(found) == 39
-    assert {(n["norm"], n["pooling"]) for n in found} == set(itertools.product(NORMS, POOLINGS))
-    assert {(n["width"], n["depth"]) for n in found} == set(itertools.product((32, 64), (1, 2, 3)))
-    assert {n["activation"] for n in found} == set(ACTIVATIONS)
+    options = dict(width=(32, 64, 128, 256), depth=(1, 2, 3, 4), norm=NORMS, activation=ACTIVATIONS, pooling=POOLINGS)
+    for option, values in options.items():
+        assert [sum(network[option] == v for network in found) for v in values] == [720 // len(values)] * len(values)
 
 
 def test_a_space_is_narrowed_by_its_options():
     found = Space().networks("width=32,64 norm=instance")
     assert len(found) == 2 * 4 * 3 * 3
     assert {(n["width"], n["norm"]) for n in found} == {(32, "instance"), (64, "instance")}
-    assert Space().networks("") == Space().networks()
 
 
-NONE_LEFT = [
-    ("width=48", r"^no architecture is left in the search space with width=48: it has 32, 64, 128, 256$"),
-    ("width=32,48", r"^no architecture is left in the search space with width=48: it has 32, 64, 128, 256$"),
-    ("width=32,depth=1", r"^no architecture is left in the search space with width=depth=1: it has 32, 64, 128, 256$"),
-    ("width=32 width=64", "^'width' in the search space is given twice: write it once, as width=VALUE,VALUE$"),
-    ("norm=", "^'norm' in the search space has no value: write it as norm=VALUE,VALUE$"),
-    ("norm=none,", "^'norm' in the search space has no value: write it as norm=VALUE,VALUE$"),
-    ("colour=red", r"^unknown option of the search space 'colour': choose one of width, depth, norm, activation, pooling$"),
-]
+NONE_LEFT = ["width=48", "width=32,48", "width=32,depth=1", "width=32 width=64", "norm=", "norm=none,", "colour=red"]
 
 
-@pytest.mark.parametrize(("narrow", "sentence"), NONE_LEFT)
-def test_a_space_without_architectures_is_refused(narrow, sentence):
-    with pytest.raises(SpecError, match=sentence):
+@pytest.mark.parametrize("narrow", NONE_LEFT)
+def test_a_space_without_architectures_is_refused(narrow):
+    with pytest.raises(SpecError, match=f"search space.*{narrow.partition('=')[0]}|{narrow.partition('=')[0]}.*search space"):
         Space().networks(narrow)
 
 
-def test_a_space_needs_values():
-    with pytest.raises(SpecError, match="the search space has no depth: give at least one value"):
-        Space(depth=())
-    with pytest.raises(SpecError, match="every must be a whole number of at least 1, not 0"):
-        Space(every=0)
+@pytest.mark.parametrize("bad", [{"depth": ()}, {"every": 0}], ids=str)
+def test_a_space_needs_values(bad):
+    with pytest.raises(SpecError, match=next(iter(bad))):
+        Space(**bad)
 
 
 # --- the runs
@@ -88,7 +66,6 @@ def test_a_space_needs_values():
 
 def test_runs_that_make_no_sense_are_refused():
     made = MakeSet("digits", "random", held_out=100)
-    assert TrainCandidate("digits", NETWORK, set=made, held_out=100).key != TrainCandidate("digits", NETWORK, held_out=100).key
     for given, sentence in (
         (dict(set=made, held_out=200), "^the set must be one of digits with as many images held out$"),
         (dict(set=dataclasses.replace(made, dataset="mnist"), held_out=100), "^the set must be one of digits with as many"),
@@ -97,13 +74,6 @@ def test_runs_that_make_no_sense_are_refused():
     ):
         with pytest.raises(SpecError, match=sentence):
             TrainCandidate("digits", NETWORK, **given)
-
-
-def test_the_number_of_networks_is_outside_the_key_and_held_out_images_inside():
-    run = TrainCandidate("digits", NETWORK)
-    assert run.key == dataclasses.replace(run, networks=5).key
-    assert run.key != dataclasses.replace(run, held_out=10).key
-    assert MakeSet("digits", held_out=10).key != MakeSet("digits").key == MakeSet("digits", held_out=0, channels=0).key
 
 
 # --- the training
@@ -115,18 +85,13 @@ def test_the_rate_falls_to_a_tenth_after_the_step_behind_the_middle():
 
 
 def test_batches_are_epochs_in_random_order():
-    parts = list(nas.batches(21, short(steps=7), 0))
+    parts = list(nas.batches(22, short(steps=7), 0))
     assert [len(part) for part in parts] == [7] * 7
     for epoch in (parts[:3], parts[3:6]):
-        assert torch.cat(epoch).sort().values.tolist() == list(range(21))
+        assert len(torch.cat(epoch).unique()) == 21
     assert not torch.equal(torch.cat(parts[:3]), torch.cat(parts[3:6]))
     assert [part.tolist() for part in nas.batches(6, short(steps=2), 0)] == [list(range(6))] * 2
-    assert [len(set(part.tolist())) for part in nas.batches(20, short(steps=4), 0)] == [7] * 4
-
-
-def test_early_stopping_sees_no_image_twice():
-    """The paper's 100 steps of 100 images: 10,000 images."""
-    seen = torch.cat(list(nas.batches(45_000, ShortTraining(), 0)))
+    seen = torch.cat(list(nas.batches(45_000, ShortTraining(), 0)))  # the paper's 100 steps of 100 images
     assert len(seen) == len(seen.unique()) == 10_000
 
 
@@ -146,8 +111,7 @@ def test_alone_by_hand(made):
             for p, v, g in zip(ours.parameters(), velocity, gradients, strict=True):
                 v.mul_(0.5).add_(g + 0.1 * p)
                 p.sub_(rate * v)
-    for p, q in zip(trained.parameters(), ours.parameters(), strict=True):
-        torch.testing.assert_close(p, q, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(list(trained.parameters()), list(ours.parameters()), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -176,7 +140,7 @@ def test_evaluate_tests_each_network_on_every_set(made, monkeypatch):
     assert all(seconds > 0 for _, _, seconds in seen)
     assert len(set(found)) > 1
     monkeypatch.setattr(nas, "TOGETHER", 2)
-    monkeypatch.setattr(nas.engines, "choose", lambda *_: "captured")
+    monkeypatch.setattr(nas.engines, "choose", lambda *_: "captured")  # as on a GPU
     assert nas.evaluate(NETWORK, x, made.y_train, [made, other], short(lr=0.1), **given) == found
 
 
@@ -189,8 +153,7 @@ def test_it_stops_between_steps_and_keeps_what_is_done(made):
 
 
 def test_a_network_that_leaves_the_finite_numbers_ranks_low(made):
-    x = made.normalise(made.x_train)
-    found = nas.evaluate(NETWORK, x, made.y_train, [made], short(lr=1e30), seeds=[0], **CPU)
+    found = nas.evaluate(NETWORK, made.normalise(made.x_train), made.y_train, [made], short(lr=1e30), seeds=[0], **CPU)
     assert found == [(pytest.approx(100 * float((made.y_test == 0).float().mean())),)]
 
 
@@ -208,30 +171,15 @@ def test_no_training_sees_an_image_held_out_or_a_test_image(make_dataset):
         assert len(images) == len(labels) == (count or 80)
         seen = torch.cat([images[part] for part in nas.batches(len(images), short(steps=20), 0)])
         assert not rows(seen) & forbidden
-    leaky, _ = nas.pool(whole)
-    assert rows(leaky) & forbidden
+    assert rows(nas.pool(whole)[0]) & forbidden, "images that are not held out would be found"
 
 
-def test_a_pool_is_always_the_same_and_bears_its_labels(make_dataset):
+def test_a_pool_is_always_the_same_and_keeps_its_labels(make_dataset):
     whole = make_dataset(30, 40)
     images, labels = nas.pool(whole, 33)
     assert torch.equal(images, nas.pool(whole, 33)[0])
     every = whole.normalise(whole.x_train)
-    assert all(
-        torch.equal(whole.y_train[(every == image).all((1, 2, 3))], label[None])
-        for image, label in zip(images, labels, strict=True)
-    )
+    for image, label in zip(images, labels, strict=True):
+        assert whole.y_train[(every == image).all((1, 2, 3))].tolist() == [int(label)]
     with pytest.raises(DataError, match=r"^made has 70 images to train on, fewer than the 71 asked for: lower images$"):
         nas.pool(whole, 71)
-
-
-def test_images_too_small_for_an_architecture_are_refused(made):
-    with pytest.raises(SpecError, match=r"cannot take images of 8x8 pixels"):
-        nas.evaluate(ConvNet(width=4, depth=5), made.normalise(made.x_train), made.y_train, [made], short(), seeds=[0], **CPU)
-
-
-def test_a_candidates_spec_is_plain():
-    run = TrainCandidate(
-        "digits", Network.parse("ConvNet:width=32"), set=MakeSet("digits", hyper=Condensation(ipc=10), held_out=5000)
-    )
-    assert hash(run) == hash(dataclasses.replace(run))

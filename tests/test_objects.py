@@ -1,4 +1,4 @@
-"""Data sets that are objects in Python: torchvision's, and whatever gives pairs of an image and a label."""
+"""Pictures in folders and data sets that are objects in Python, torchvision's and other pairs: all ways give the same data."""
 
 import re
 
@@ -22,18 +22,118 @@ def pairs():
     return [(rng.integers(0, 256, (6, 6, 3)).astype(np.uint8), i % 3) for i in range(12)]
 
 
+def lay(folder, pictures, classes=("cat", "dog"), splits=("train", "test"), **options):
+    """Write the pictures, of one class after another, into train/ and test/; return torchvision's data sets of both."""
+    for split in splits:
+        for i, picture in enumerate(pictures):
+            place = folder / split / classes[i % len(classes)]
+            place.mkdir(parents=True, exist_ok=True)
+            picture.save(place / f"{i}.png", **options)
+    return [ImageFolder(folder / split) for split in splits]
+
+
+def as_pairs(folder):
+    """Pillow's pictures with their labels."""
+    return [(Image.open(file), label) for file, label in folder.samples]
+
+
+# --- pictures --------------------------------------------------------------------------------------------------------
+
+
+def kinds():
+    """Pictures of every mode of 6×6 pixels, each with what it is on white and on black."""
+    rng = np.random.default_rng(0)
+    colours, alpha = rng.integers(0, 256, (6, 6, 3)).astype(np.uint8), rng.integers(0, 256, (6, 6, 1)).astype(np.uint8)
+    alpha[0] = 0
+    alpha[1] = opaque = 255
+    grey = colours[..., :1]
+    marked, palette = Image.fromarray(grey[..., 0]), Image.frombytes("P", (6, 6), (grey[..., 0] % 4).tobytes())
+    marked.info["transparency"] = int(grey[2, 2, 0])
+    palette.putpalette([0, 0, 0, 250, 0, 0, 0, 240, 0, 0, 0, 230])
+    palette.info["transparency"] = bytes([0, 255, 128, 255])
+    table = np.array([[0, 0, 0, 0], [250, 0, 0, 255], [0, 240, 0, 128], [0, 0, 230, 255]])[grey[..., 0] % 4]
+    for picture, under, a in (
+        (Image.fromarray(colours), colours, opaque),
+        (Image.fromarray(grey[..., 0]), grey, opaque),
+        (Image.fromarray(grey[..., 0] > 99), 255 * (grey > 99), opaque),
+        (Image.fromarray(np.concatenate([colours, alpha], -1)), colours, alpha),
+        (Image.fromarray(np.concatenate([grey, alpha], -1)), grey, alpha),
+        (marked, grey, np.where(grey == grey[2, 2], 0, 255)),
+        (palette, table[..., :3], table[..., 3:]),
+    ):
+        on = [np.rint((under * (a / 255.0)) + ground * (1 - a / 255.0)).astype(np.uint8) for ground in (255, 0)]
+        yield picture, *(np.broadcast_to(x, (6, 6, 3)) for x in on)
+
+
+def test_pictures_of_every_mode_lie_on_their_background_by_every_way(tmp_path):
+    """A folder, torchvision's data set of it, with a transform, in parts, and the pictures themselves give the same data."""
+    pictures, *laid = zip(*kinds(), strict=True)
+    both = lay(tmp_path / "icons", pictures)
+    whole, inner = len(both[0]), [range(3), range(3, 7)]
+    for view, background, expected in zip(("", "+onblack"), ("white", "black"), laid, strict=True):
+        plain = [(x, i % 2) for i, x in enumerate(expected)]
+        found = dclib.load(f"{tmp_path}/icons{view}")
+        assert found.hash == from_torchvision(plain, plain).hash
+        assert (found.name, found.source) == (f"icons{view}", f"{tmp_path}/icons{view}")
+        ways = [lambda d: d, as_pairs, lambda d: ImageFolder(d.root, ToTensor()), lambda d: ImageFolder(d.root, loader=Image.open)]
+        ways += [lambda d: Subset(d, range(whole)), lambda d: ConcatDataset([Subset(d, part) for part in inner])]
+        for way in ways:
+            assert from_torchvision(*map(way, both), background=background).hash == found.hash
+    assert both[0].loader.__name__ == "default_loader"  # the user's object is left as it was
+    assert dclib.load(tmp_path / "icons", channels=1).channels == 1
+    with pytest.raises(SpecError, match="unknown background 'grey'"):
+        from_torchvision(*both, background="grey")
+
+
+def test_photographs_are_turned_upright_and_grey_ones_stay_grey(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 3  # turned by 180°
+    half = [Image.fromarray(np.repeat(np.uint8([255 - i, i]), 18).reshape(6, 6)) for i in range(4)]
+    both = lay(tmp_path, half, exif=exif)
+    found = dclib.load(tmp_path)
+    assert found.x_train[0, 0, :, 0].tolist() == [0, 0, 0, 255, 255, 255]
+    assert found.x_train.shape == (4, 1, 6, 6)
+    for way in (lambda d: d, as_pairs):
+        assert from_torchvision(*map(way, both)).hash == found.hash
+
+
+def test_labels_go_by_the_classes_names_whatever_their_order(tmp_path):
+    """é is one letter, or e and an accent, by the system that wrote the folder; torchvision sorts one behind f, one before it."""
+    composed, decomposed = "\u00e9", "e\u0301"
+    pictures = [Image.new("RGB", (4, 4), (colour + i, colour, 7 * i)) for i in range(2) for colour in (0, 200)]
+    parts = [lay(tmp_path, pictures, (accent, "f"), (split,))[0] for split, accent in (("train", decomposed), ("test", composed))]
+    for found in (from_torchvision(*parts), dclib.load(tmp_path)):
+        assert found.class_names == ("f", composed)
+        for x, y in ((found.x_train, found.y_train), (found.x_test, found.y_test)):
+            assert x[y == 0].float().mean() > 100 > x[y == 1].float().mean()
+    (tmp_path / "train" / composed).mkdir()
+    (tmp_path / "train" / decomposed / "0.png").rename(tmp_path / "train" / composed / "0.png")
+    assert dclib.load(tmp_path).hash == found.hash  # both in one folder, too
+
+
+@pytest.mark.parametrize("names", [("zcat", "dog"), ("cat", "dog", "eel"), ("cat",)])
+def test_other_classes_in_testing_are_refused(tmp_path, pairs, names):
+    pictures = [Image.fromarray(x) for x, _ in pairs]
+    (train,), (test,) = lay(tmp_path, pictures, splits=("train",)), lay(tmp_path, pictures, names, ("test",))
+    with pytest.raises(DataError, match=r"data have the class '(cat|zcat|eel|dog)' and the (test|training) data do not"):
+        from_torchvision(train, test)
+    with pytest.raises(DataError, match="the parts of the data have different classes, cat"):
+        from_torchvision(ConcatDataset([train, test]), train)
+
+
+# --- objects ---------------------------------------------------------------------------------------------------------
+
+
 def test_every_form_of_an_image_gives_the_same_data(pairs):
-    forms = {
-        "arrays": pairs,
-        "pictures": [(Image.fromarray(x), y) for x, y in pairs],
-        "tensors": [(ToTensor()(Image.fromarray(x)), torch.tensor(y)) for x, y in pairs],
-        "a TensorDataset": TensorDataset(
-            torch.stack([torch.from_numpy(x).permute(2, 0, 1) for x, _ in pairs]), torch.tensor([y for _, y in pairs])
-        ),
-    }
-    found = {name: from_torchvision(form, form) for name, form in forms.items()}
-    assert len({one.hash for one in found.values()}) == 1
-    assert found["arrays"].x_train.shape == (12, 3, 6, 6)
+    forms = [
+        pairs,
+        [(Image.fromarray(x), y) for x, y in pairs],
+        [(ToTensor()(Image.fromarray(x)), torch.tensor(y)) for x, y in pairs],
+        TensorDataset(torch.stack([torch.from_numpy(x).permute(2, 0, 1) for x, _ in pairs]), torch.tensor([y for _, y in pairs])),
+    ]
+    found = [from_torchvision(form, form) for form in forms]
+    assert len({one.hash for one in found}) == 1
+    assert found[0].x_train.shape == (12, 3, 6, 6)
 
 
 def test_every_form_of_a_label_gives_the_same_data(pairs):
@@ -44,75 +144,15 @@ def test_every_form_of_a_label_gives_the_same_data(pairs):
     assert found | {from_torchvision(rows, rows).hash} == {from_torchvision(two, two).hash}
 
 
-@pytest.mark.parametrize("label", [0.7, float("nan"), float("inf"), 2**64, np.array([0, 1]), np.array([]), "cat", None])
+@pytest.mark.parametrize("label", [0.7, -1, float("nan"), float("inf"), 2**64, np.array([0, 1]), np.array([]), "cat", None])
 def test_a_label_without_one_meaning_is_refused_with_its_value(pairs, label):
-    odd = [*pairs, (pairs[0][0], label)]
-    with pytest.raises(DataError, match=re.escape(f"the test data have the label {label!r}: ")):
-        from_torchvision(pairs, odd)
-
-
-def test_pictures_of_every_mode_are_grey_or_coloured():
-    colours = Image.fromarray(np.arange(3 * 36, dtype=np.uint8).reshape(6, 6, 3))
-    for mode, shape in {"P": (3, 6, 6), "RGBA": (3, 6, 6), "CMYK": (3, 6, 6), "LA": (1, 6, 6), "1": (1, 6, 6)}.items():
-        some = [(colours.convert(mode), i % 2) for i in range(4)]
-        assert from_torchvision(some, some).x_train.shape[1:] == shape
-    palette = [(colours.convert("P"), i % 2) for i in range(4)]
-    plain = [(colours.convert("P").convert("RGB"), i % 2) for i in range(4)]
-    assert from_torchvision(palette, palette).hash == from_torchvision(plain, plain).hash
-    deep = [(Image.new("I;16", (6, 6)), i % 2) for i in range(4)]
-    with pytest.raises(DataError, match="uint16"):
-        from_torchvision(deep, deep)
-
-
-def test_torchvision_names_its_classes(tmp_path, pairs):
-    for split in ("train", "test"):
-        for i, (x, y) in enumerate(pairs):
-            (tmp_path / split / "abc"[y]).mkdir(parents=True, exist_ok=True)
-            Image.fromarray(x).save(tmp_path / split / "abc"[y] / f"{i}.png")
-    found = from_torchvision(ImageFolder(tmp_path / "train"), ImageFolder(tmp_path / "test"))
-    assert found.class_names == ("a", "b", "c")
-    assert found.hash == dclib.load(str(tmp_path)).hash
-
-
-def test_a_photograph_is_turned_upright(tmp_path, pairs):
-    """A folder, torchvision's ImageFolder of it, with a transform or in parts, and the pictures themselves give the same data."""
-    exif = Image.Exif()
-    for split in ("train", "test"):
-        for i, (x, y) in enumerate(pairs):
-            exif[0x0112] = 1 + i % 8
-            (tmp_path / split / "abc"[y]).mkdir(parents=True, exist_ok=True)
-            Image.fromarray(x).save(tmp_path / split / "abc"[y] / f"{i}.png", exif=exif)
-    found, parts = dclib.load(str(tmp_path)), (tmp_path / "train", tmp_path / "test")
-    plain = [(ImageFolder(part), ImageFolder(part, ToTensor()), ImageFolder(part, loader=Image.open)) for part in parts]
-    for train, test in zip(*plain, strict=True):
-        assert from_torchvision(train, test).hash == found.hash
-        assert from_torchvision(Subset(train, range(12)), Subset(test, range(12))).hash == found.hash
-    assert found.hash != from_torchvision(pairs, pairs).hash
-    assert plain[0][0].loader.__name__ == "default_loader"  # the user's object is left as it was
-
-
-@pytest.mark.parametrize("background", ["white", "black"])
-def test_what_is_transparent_lies_on_the_background(background, tmp_path, pairs):
-    ground, rng = {"white": 255, "black": 0}[background], np.random.default_rng(1)
-    alpha = [rng.integers(0, 256, (6, 6, 1)).astype(np.uint8) for _ in pairs]
-    pictures = [(Image.fromarray(np.concatenate([x, a], -1)), y) for (x, y), a in zip(pairs, alpha, strict=True)]
-    lie = lambda x, a: np.rint(x * (a / 255.0) + ground * (1 - a / 255.0)).astype(np.uint8)  # noqa: E731
-    laid = [(lie(x, a), y) for (x, y), a in zip(pairs, alpha, strict=True)]
-    expected = from_torchvision(laid, laid).hash
-    assert from_torchvision(pictures, pictures, background=background).hash == expected
-    for i, (picture, y) in enumerate(pictures):
-        (tmp_path / "abc"[y]).mkdir(exist_ok=True)
-        picture.save(tmp_path / "abc"[y] / f"{i}.png")
-    folder = ImageFolder(tmp_path)
-    assert from_torchvision(folder, folder, background=background).hash == expected
-    assert (from_torchvision(pictures, pictures).hash == expected) == (background == "white")
-    with pytest.raises(SpecError, match="unknown background 'grey'"):
-        from_torchvision(pictures, pictures, background="grey")
+    with pytest.raises(DataError, match=re.escape(f"test image 12 has the label {label!r}: ")):
+        from_torchvision(pairs, [*pairs, (pairs[0][0], label)])
 
 
 def test_sizes_and_channels_change_as_asked(pairs):
     mixed = [(x[: 4 + i % 3], y) for i, (x, y) in enumerate(pairs)]
-    with pytest.raises(DataError, match=r"training images have different shapes, 4×6×3 and 5×6×3: give an image_size"):
+    with pytest.raises(DataError, match=r"training image 1 has the shape 5×6×3, and the first one 4×6×3: give an image size"):
         from_torchvision(mixed, mixed)
     assert from_torchvision(mixed, mixed, image_size=8, channels=1).x_train.shape == (12, 1, 8, 8)
 
@@ -121,10 +161,9 @@ def test_a_set_is_learned_and_tested_from_an_object():
     train, test = FakeData(40, (3, 8, 8), 4), FakeData(20, (3, 8, 8), 4, random_offset=99)
     data = from_torchvision(train, test, name="fake")
     network = dclib.MLP(width=8)
-    run = dclib.MakeSet("fake", hyper=dclib.Condensation(network=network, outer_steps=2, real_batch=4))
-    small = dclib.condense_set(run, dataset=data, device="cpu", engine="eager")
+    small = dclib.condense(data, network=network, outer_steps=2, real_batch=4, device="cpu", engine="eager")
     assert small.dataset == "fake"
-    (accuracy,) = dclib.train_on_set(small, dclib.Training(network=network, epochs=2), dataset=data, device="cpu")
+    (accuracy,) = dclib.train(small, network=network, epochs=2, dataset=data, device="cpu")
     assert 0 <= accuracy <= 100
 
 
@@ -140,77 +179,15 @@ class Broken:
     ("data", "sentence"),
     [
         (3, "the training data are no pairs (image, label) (TypeError: "),
-        ([], "the training data are no pairs"),
+        ([], "the training data are empty"),
         (Broken(), "(KeyError: 'no image')"),
-        ([(np.zeros((4, 4)), 0), (np.full((4, 4), 2.0), 1)], "an image holds floats outside of [0, 1]"),
-        ([(np.zeros((4, 4), np.int64), 0)], "an image is an array of int64 with shape (4, 4)"),
-        ([{"img": np.zeros((4, 4)), "label": 0}], "the training data have 'img', 'label' and no 'image'"),
+        ([(np.zeros((4, 4)), 0), (np.full((4, 4), 2.0), 1)], "training image 1 holds floats outside of [0, 1]"),
+        ([(np.zeros((4, 4), np.int64), 0)], "training image 0 is an array of int64 with shape (4, 4)"),
+        ([(Image.new("I;16", (6, 6)), 0)], "training image 0 has pixels of the kind I;16"),
+        ([{"img": np.zeros((4, 4)), "label": 0}], "mappings with 'image' and 'label'"),
         ([(np.zeros((4, 4), np.uint8), i) for i in (0, 1)], "nothing can be learnt"),
     ],
 )
 def test_what_is_no_data_set_is_refused_in_a_sentence(data, sentence):
     with pytest.raises(DataError, match=re.escape(sentence)):
         from_torchvision(data, data)
-
-
-# --- classes: what a label means
-
-
-def write_classes(folder, colours):
-    """A picture of one colour for each class of train/ and test/; colours by split and class."""
-    for split, classes in colours.items():
-        for name, colour in classes.items():
-            (folder / split / name).mkdir(parents=True)
-            for i in range(2):
-                Image.new("RGB", (4, 4), (colour + i, colour, 7 * i)).save(folder / split / name / f"{i}.png")
-    return [ImageFolder(folder / split) for split in colours]
-
-
-def brightness(dataset):
-    """The mean pixel of each class, in training and in testing."""
-    both = (dataset.x_train, dataset.y_train), (dataset.x_test, dataset.y_test)
-    return [[round(float(x[y == c].float().mean()), -1) for c in range(dataset.classes)] for x, y in both]
-
-
-@pytest.mark.parametrize("test", [{"zcat": 0, "dog": 200}, {"cat": 0, "dog": 200, "eel": 9}, {"cat": 0}])
-def test_other_classes_in_testing_are_refused(tmp_path, test):
-    train, other = write_classes(tmp_path, {"train": {"cat": 0, "dog": 200}, "test": test})
-    with pytest.raises(DataError, match=r"data have the class '(cat|zcat|eel|dog)' and the (test|training) data do not"):
-        from_torchvision(train, other)
-
-
-def test_labels_go_by_the_classes_names_whatever_their_order(tmp_path):
-    composed, decomposed = "\u00e9", "e\u0301"  # torchvision sorts the one behind f, the other before it
-    parts = write_classes(tmp_path, {"train": {decomposed: 0, "f": 200}, "test": {composed: 0, "f": 200}})
-    found = from_torchvision(*parts)
-    assert found.class_names == ("f", composed)
-    assert brightness(found)[0] == brightness(found)[1] == brightness(dclib.load(tmp_path))[0]
-    assert found.hash == dclib.load(tmp_path).hash
-
-
-def test_parts_of_data_keep_names_loader_and_meaning(tmp_path):
-    parts = write_classes(tmp_path / "one", {"train": {"cat": 0, "dog": 200}, "test": {"cat": 0, "dog": 200}})
-    half = Image.linear_gradient("L").resize((4, 4)).point(lambda a: 255 * (a > 99))
-    for file, _ in parts[0].samples + parts[1].samples:  # what lies under the transparent half must not be learnt
-        Image.merge("RGBA", (*Image.open(file).split(), half)).save(file)
-    whole = dclib.load(tmp_path / "one")
-    wraps = [lambda d: Subset(d, range(4)), lambda d: ConcatDataset([d])]
-    wraps += [lambda d: ConcatDataset([Subset(d, [0, 1]), Subset(d, [2, 3])])]
-    for wrap in wraps:
-        found = from_torchvision(*map(wrap, parts))
-        assert (found.hash, found.class_names) == (whole.hash, ("cat", "dog"))
-    (other, _) = write_classes(tmp_path / "two", {"train": {"ant": 0, "cat": 200}, "test": {"ant": 0, "cat": 200}})
-    with pytest.raises(DataError, match="the parts of the data have different classes, ant, cat and cat, dog"):
-        from_torchvision(ConcatDataset([parts[0], other]), parts[1])
-
-
-def test_grey_pictures_are_grey_by_every_way(tmp_path):
-    rng = np.random.default_rng(0)
-    for split in ("train", "test"):
-        for name in ("a", "b"):
-            (tmp_path / split / name).mkdir(parents=True)
-            for i in range(2):
-                Image.fromarray(rng.integers(0, 256, (6, 6)).astype(np.uint8)).save(tmp_path / split / name / f"{i}.png")
-    found = from_torchvision(*(ImageFolder(tmp_path / split) for split in ("train", "test")))
-    assert found.x_train.shape == (4, 1, 6, 6)
-    assert found.hash == dclib.load(tmp_path).hash

@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
 
-from dclib import results
-from dclib.core.checkpoint import State, load_checkpoint, save_checkpoint
+from dclib.core.checkpoint import load_tensors, save_tensors
 from dclib.errors import DataError, FileError
 from dclib.experiments import CROSS_ARCH, SMOKE
-from dclib.results import CondensedSet, Store, export, read_records, results_root
+from dclib.results import CondensedSet, Store, export, read_records, results_root, store
 from dclib.spec import MakeSet, TrainNetworks
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
@@ -179,7 +178,7 @@ def save_others(folder: Path) -> dict[str, str]:
     (folder / "model.pkl").write_bytes(pickle.dumps(Stranger()))
     np.save(folder / "x.npy", np.zeros(3))
     safetensors.numpy.save_file({"w": np.zeros(3)}, folder / "model.safetensors")
-    save_checkpoint(folder / "set.checkpoint", State(torch.zeros(1, 1, 1, 2, 2), torch.zeros(1, 1, 1, 2, 2)), {"run": "ab"})
+    save_tensors(folder / "set.checkpoint", {"images": torch.zeros(1)}, {"k": 0, "losses": [], "seconds": 0.0}, {"run": "ab"})
     Image.new("L", (2, 2)).save(folder / "grid.png")
     kinds = {"set.npz": "an .npz archive", "model.pt": "torch.save", "old.pt": "torch.save", "model.pkl": "pickle"}
     kinds |= {"model.safetensors": "another program", "set.checkpoint": "a checkpoint of dclib's"}
@@ -187,7 +186,7 @@ def save_others(folder: Path) -> dict[str, str]:
 
 
 def test_a_good_file_of_another_kind_is_called_what_it_is(tmp_path):
-    kinds, read = save_others(tmp_path), lambda path: load_checkpoint(path, {"run": "ab"}, torch.device("cpu"))
+    kinds, read = save_others(tmp_path), lambda path: load_tensors(path, {"run": "ab"}, set())
     for name, kind in kinds.items():
         refused(name, kind, "not a condensed set", call=CondensedSet.load, path=tmp_path / name)
         with pytest.raises(FileError) as caught:
@@ -332,7 +331,7 @@ def test_records_are_found_by_key_oldest_first(tmp_path):
     store.add("smoke", {**TRAINED, "accuracies": {"0": 88.0}, "started": "2026-01-01"})
     store.add("cpu", {"key": "k2", "kind": "MakeSet"})
     for found in (store, Store(tmp_path)):
-        assert found.accuracies("k1") == {0: 88.0 if found is not store else 90.5, 1: 92.0, 2: 91.0}
+        assert found.accuracies("k1") == {0: 88.0, 1: 92.0, 2: 91.0}
         assert sorted(r["preset"] for r in found.records["k1"]) == ["cpu", "paper", "smoke"]
     assert [r["started"][-1] for r in Store(tmp_path).records["k1"]] == ["1", "2", "3"]
     assert (tmp_path / "cpu" / "sets.jsonl").read_text().count("\n") == 1
@@ -353,14 +352,38 @@ def test_two_processes_that_have_done_the_same_record_it_once(tmp_path):
     assert sorted(json.loads(line)["key"] for line in lines) == sorted(f"k{i}" for i in range(60))
 
 
+def test_each_line_is_read_once_however_many_there_are(tmp_path, monkeypatch):
+    """Two processes append in turn: each reads its own line and the other's, and none of those before."""
+    stores, read, loads = [Store(tmp_path), Store(tmp_path)], [], json.loads
+    monkeypatch.setattr(json, "loads", lambda text: read.append(text) or loads(text))
+    counts = []
+    for i in range(100):
+        read.clear()
+        assert stores[i % 2].add_once("cpu", {"key": f"k{i}", "kind": "MakeSet", "started": str(i)})
+        counts.append(len(read))
+    assert max(counts) <= counts[1] + 1 < 5
+    assert [len(store.records) for store in stores] == [99, 100]
+    assert not stores[0].add_once("cpu", {"key": "k99", "kind": "MakeSet"})
+
+
+def test_files_that_were_replaced_are_read_anew(tmp_path):
+    store = Store(tmp_path)
+    for key in ("k1", "k2"):
+        store.add("cpu", {**TRAINED, "key": key})
+    (tmp_path / "cpu" / "networks.jsonl").write_text(json.dumps(TRAINED | {"accuracies": {"0": 1.0}}) + "\n")
+    store.refresh()
+    assert store.records.keys() == {"k1"}
+    assert store.accuracies("k1") == {0: 1.0}
+
+
 def test_what_is_missing_of_a_run_and_of_cells(tmp_path):
-    store, run = Store(tmp_path), TrainNetworks(MakeSet("digits"), networks=4)
-    store.add("cpu", {**TRAINED, "key": run.key})
-    assert store.missing(run) == [1, 3]
+    records, run = Store(tmp_path), TrainNetworks(MakeSet("digits"), networks=4)
+    records.add("cpu", {**TRAINED, "key": run.key})
+    assert records.missing(run) == [1, 3]
     cells = [replace(c, networks=1) for c in CROSS_ARCH.cells(SMOKE, network="random", test_network=("LeNet", "MLP"))]
     for made in cells[0].runs():
-        store.add("smoke", {**TRAINED, "key": made.key})
-    assert store.incomplete(cells) == cells[1:]
+        records.add("smoke", {**TRAINED, "key": made.key})
+    assert records.incomplete(cells) == cells[1:]
 
 
 def test_a_set_is_found_whatever_its_preset(tmp_path):
@@ -431,8 +454,8 @@ def test_where_the_results_are(tmp_path, monkeypatch):
     assert results_root() == Store().root == tmp_path
     assert results_root("smoke") == tmp_path
     monkeypatch.delenv("DCLIB_RESULTS")
-    assert results_root() == Path(results.__file__).resolve().parents[1] / "results"
-    monkeypatch.setattr(results, "__file__", str(tmp_path / "site-packages" / "dclib" / "results.py"))
+    assert results_root() == Path(store.__file__).resolve().parents[2] / "results"
+    monkeypatch.setattr(store, "__file__", str(tmp_path / "site-packages" / "dclib" / "results" / "store.py"))
     assert results_root() == Path.home() / ".cache" / "dclib" / "results"
 
 
@@ -440,7 +463,7 @@ def test_what_smoke_records_is_seen_at_smoke_alone(tmp_path, monkeypatch):
     """So that no page, and no test of one, depends on a demonstration that somebody has run."""
     monkeypatch.delenv("DCLIB_RESULTS")
     (tmp_path / "results").mkdir()
-    monkeypatch.setattr(results, "__file__", str(tmp_path / "dclib" / "results.py"))
+    monkeypatch.setattr(store, "__file__", str(tmp_path / "dclib" / "results" / "store.py"))
     Store(preset="smoke").add("smoke", TRAINED)
     assert Store(preset="smoke").records.keys() == {TRAINED["key"]}
     assert Store().records == Store(preset="best").records == Store(preset="cpu").records == {}

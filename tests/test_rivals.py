@@ -8,19 +8,16 @@ import pytest
 import torch
 
 from dclib import experiments
-from dclib.core import train
-from dclib.errors import DataError, Interrupted, SpecError
+from dclib.errors import Interrupted, SpecError
 from dclib.experiments import CPU, GAN, MORE_BASELINES, ORS, PAPER, SMOKE, Cell, Preset
-from dclib.methods import gan as gans
+from dclib.methods import gan
 from dclib.report.sentences import cost_sentence
 from dclib.results import CondensedSet, Store
 from dclib.results.merge import merge_into
-from dclib.results.outcomes import look_up, made_by
-from dclib.results.records import in_words
-from dclib.run import compute as run
-from dclib.run import sets
-from dclib.run.jobs import Board
-from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, full, key, spell
+from dclib.results.outcomes import look_up
+from dclib.run import compute
+from dclib.run.workers import Job, do
+from dclib.spec import Condensation, ConvNet, MakeSet, Training, full, spell
 from dclib.spec.baselines import GanTraining, TrainGan, loss_summary
 
 THIN = ConvNet(width=4, depth=1)
@@ -37,11 +34,15 @@ ORS_CELLS = [Cell("made", 1, name, "ConvNet", PRESET, 5, 1) for name in ORS]
 
 @pytest.fixture
 def runner(dataset, tmp_path):
-    return run.Runner(Store(tmp_path / "here"), "smoke", **HERE)
+    return new(tmp_path / "here")
+
+
+def new(folder, preset="smoke"):
+    return compute.Runner(Store(folder), preset, **HERE)
 
 
 def again(runner):
-    return run.Runner(Store(runner.store.root), "cpu", **HERE)
+    return new(runner.store.root, "cpu")
 
 
 def counts(store):
@@ -67,67 +68,47 @@ def test_the_recipe_is_part_of_the_key_and_other_keys_know_nothing_of_it():
     assert len({TRAINED.key, *(c.key for c in changed)}) == 4
     assert dataclasses.replace(DRAWN, gan=changed[0]).key != DRAWN.key
     assert "gan" not in spell(MakeSet("made", "random"))
-    assert full(DRAWN)["gan"]["hyper"]["steps"] == 4
-    assert DRAWN.base is TRAINED
-    assert (DRAWN.learned, MakeSet("made", "random").learned, MakeSet("made").learned) == (True, False, True)
 
 
-def test_one_training_for_each_data_set_serves_all_numbers_of_images():
-    for preset in (SMOKE, CPU, PAPER):
-        cells = MORE_BASELINES.cells(preset, network=GAN, ipc=(1, 10))
-        for name in {c.dataset for c in cells}:
-            runs = [r for c in cells if c.dataset == name for r in c.runs()]
-            assert {r.set.gan for r in runs} == {TrainGan(name, preset.gan)}
-            assert {r.set.seed for r in runs} == set(range(preset.random_sets))
-    assert key(PAPER.gan) == key(GanTraining())
-    assert made_by(GAN) == "conditional GAN"
+@pytest.mark.parametrize("preset", [SMOKE, CPU, PAPER], ids=lambda preset: preset.name)
+def test_one_training_for_each_data_set_serves_all_numbers_of_images(preset):
+    runs = [run.set for cell in MORE_BASELINES.cells(preset, network=GAN, ipc=(1, 10)) for run in cell.runs()]
+    assert {run.hyper.ipc for run in runs} == {1, 10}
+    assert {run.gan for run in runs} == {TrainGan(run.dataset, preset.gan) for run in runs}
+    assert {run.seed for run in runs} == set(range(preset.random_sets))
 
 
 def test_the_losses_of_each_part():
     assert loss_summary([[1.0, 4.0], [3.0, 2.0], [5.0, 0.0]], 2) == [[1.0, 4.0], [4.0, 1.0]]
-    assert loss_summary([[0.123456, 1.0]]) == [[0.1235, 1.0]]
     assert len(loss_summary([[0.0, 0.0]] * 25)) == 10
     assert loss_summary([]) == []
-
-
-def test_runs_in_words():
-    assert in_words(full(TRAINED)) == "a GAN on the whole of made, seed 0"
-    assert in_words(full(TrainNetworks(DRAWN))) == "ConvNet on made, 2/class, drawn by a GAN, seed 0"
 
 
 # --- drawing
 
 
-def test_it_is_trained_once_and_its_draws_are_kept(runner, dataset, monkeypatch):
-    run.execute(GAN_CELLS, runner)
+def test_it_is_trained_once_and_its_draws_are_kept(runner, dataset):
+    compute.execute(GAN_CELLS, runner)
     assert counts(runner.store) == {"MakeSet": 4, "TrainGan": 1, "TrainNetworks": 4}
     (record,) = Store(runner.store.root).records[TRAINED.key]
     assert len(record["losses"]) == 4
     assert record["run"] == full(TRAINED)
     assert record["data_hash"] == dataset.hash
-    assert runner.store.is_trained(TRAINED)
-    monkeypatch.setattr(gans, "train", None)
-    two, other = again(runner).make_set(DRAWN), again(runner).make_set(dataclasses.replace(DRAWN, seed=1))
+    two, other = again(runner).do(DRAWN), again(runner).do(dataclasses.replace(DRAWN, seed=1))
     assert two.labels.tolist() == [0, 0, 1, 1, 2, 2]
     assert not (two.images == other.images).all()
-    one = again(runner).make_set(dataclasses.replace(DRAWN, hyper=Condensation(ipc=1)))
-    assert one.images == pytest.approx(two.images[::2], rel=1e-4, abs=1e-5), "a larger draw begins with the smaller"
+    trained = gan.train(dataset, RECIPE, device="cpu")
+    assert torch.equal(torch.from_numpy(two.images), gan.sample(trained.generator, dataset, 2, seed=0).flatten(0, 1))
     (recorded,) = Store(runner.store.root).records[DRAWN.key]
     assert recorded["set_hash"] == two.hash == CondensedSet.load(runner.store.find_set(DRAWN.key)).hash
 
 
-def test_the_draw_is_that_of_the_gan_alone(runner, dataset):
-    trained = gans.train(dataset, RECIPE, device="cpu")
-    drawn = gans.sample(trained.generator, dataset, 2, seed=0)
-    assert torch.equal(torch.from_numpy(runner.make_set(DRAWN).images), drawn.flatten(0, 1))
-
-
 def test_a_gan_whose_state_is_gone_is_trained_again_to_the_same_images(runner):
-    made = runner.make_set(DRAWN)
+    made = runner.do(DRAWN)
     runner.store.whole_path("smoke", TRAINED.key).unlink()
     runner.store.find_set(DRAWN.key).unlink()
-    assert not runner.store.is_trained(TRAINED)
-    assert (again(runner).make_set(DRAWN).images == made.images).all()
+    assert not runner.store.has(TRAINED)
+    assert (again(runner).do(DRAWN).images == made.images).all()
     assert counts(runner.store) == {"MakeSet": 1, "TrainGan": 1}
 
 
@@ -135,87 +116,59 @@ def test_stopped_in_the_training_it_goes_on(runner, tmp_path):
     calls = iter([False] * 3)
     runner.should_stop = lambda: next(calls, True)
     with pytest.raises(Interrupted, match="stopped after 3 of 4 steps of the GAN"):
-        runner.make_set(DRAWN)
+        runner.do(DRAWN)
     assert counts(runner.store) == {}
     runner.should_stop = lambda: False
-    whole = run.Runner(Store(tmp_path / "whole"), "smoke", **HERE).make_set(DRAWN)
-    assert (runner.make_set(DRAWN).images == whole.images).all()
+    assert (runner.do(DRAWN).images == new(tmp_path / "whole").do(DRAWN).images).all()
 
 
-def test_a_gan_of_data_that_changed_is_refused(runner, make_dataset, monkeypatch):
-    runner.make_set(DRAWN)
-    for module in (run, sets):
-        monkeypatch.setattr(module, "load", lambda name, *shape: make_dataset(10, 10, 10, seed=1))
-    with pytest.raises(DataError, match="has changed since made, 2/class, drawn by a GAN, seed 0 was recorded"):
-        again(runner).train_networks(TrainNetworks(DRAWN, TESTED))
-
-
-def test_workers_train_it_once_and_get_its_state(runner, tmp_path):
-    board, done = Board(GAN_CELLS, runner.store, preset="smoke", **HERE), []
-    jobs = board.begin()
-    assert ([type(job.run) for job in jobs], board.total) == ([TrainGan], 9)
-    while jobs:
-        job, *jobs = jobs
-        got = run.alone(job, tmp_path / str(len(done)), lambda: False)
-        assert got.error is None
-        jobs += board.take(job, got)
-        done.append(job)
-    assert [type(job.run) for job in done] == [TrainGan] + [MakeSet] * 4 + [TrainNetworks] * 4
-    assert counts(runner.store) == {"MakeSet": 4, "TrainGan": 1, "TrainNetworks": 4}
-    serial = run.Runner(Store(tmp_path / "serial"), "smoke", **HERE).make_set(DRAWN)
-    assert CondensedSet.load(runner.store.find_set(DRAWN.key)).hash == serial.hash
+def test_a_worker_gets_its_state_and_draws_the_same_images(runner, tmp_path):
+    found = []
+    for each in (TRAINED, DRAWN):
+        found.append(do(Job(each, "smoke", ("cpu", "eager")), found[:1], tmp_path / each.key, lambda: False))
+        assert [record["kind"] for record in found[-1].records] == [type(each).__name__], "nothing is made twice"
+    for each in found:
+        each.unpack(runner.store, "smoke")
+    assert counts(runner.store) == {"MakeSet": 1, "TrainGan": 1}
+    assert CondensedSet.load(runner.store.find_set(DRAWN.key)).hash == new(tmp_path / "serial").do(DRAWN).hash
 
 
 def test_it_is_merged_with_its_state(runner, tmp_path):
-    runner.make_set(DRAWN)
+    runner.do(DRAWN)
     other = Store(tmp_path / "other")
     found = merge_into(other, [runner.store.root])
     assert (found.networks, found.sets, found.checkpoints, found.differences, found.refused) == (1, 1, 1, [], [])
-    assert Store(other.root).is_trained(TRAINED)
+    assert Store(other.root).has(TRAINED)
     assert merge_into(Store(other.root), [runner.store.root]).alike == 2
     path = other.root / "smoke/whole.jsonl"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"losses": [[9.0, 9.0]]}) + "\n")
     other.whole_path("smoke", TRAINED.key).unlink()
     here, left_out = merge_into(Store(other.root), [runner.store.root]).differences
-    assert "the GAN here has other losses" in here
+    assert "a GAN on the whole of made, seed 0: what is here differs" in here
     assert "it is not the state of the training that is recorded here" in left_out
 
 
 # --- many random sets
 
 
-def test_optimal_random_selection_trains_a_hundred_sets_at_a_time_and_others_one(monkeypatch):
+def test_optimal_random_selection_trains_a_hundred_sets_at_a_time_and_others_one():
     (many,) = MORE_BASELINES.cells(PAPER, dataset="mnist", ipc=1, network="ors")
-    assert [len(runs) for runs in run.together(many, many.runs())] == [100] * 10
-    assert [r.key for runs in run.together(many, many.runs()) for r in runs] == [r.key for r in many.runs()]
-    assert [len(runs) for runs in run.together(GAN_CELLS[0], GAN_CELLS[0].runs())] == [1, 1]
+    assert (many.together, GAN_CELLS[0].together) == (100, 1)
 
 
-def test_many_sets_are_trained_in_one_call_to_the_numbers_of_each_alone(runner, tmp_path, monkeypatch):
-    alone = run.Runner(Store(tmp_path / "alone"), "smoke", **HERE)
-    runs = ORS_CELLS[0].runs()
-    one_by_one = {r.key: alone.train_networks(r) for r in runs}
-    alone.train_networks(runs[0])
-    calls, each = [], train.evaluate_each
-    monkeypatch.setattr(train, "evaluate_each", lambda small, *a, **k: calls.append(len(small)) or each(small, *a, **k))
-    runner.train_networks(runs[1])  # one is there already
-    run.execute(ORS_CELLS, runner)
-    assert calls == [1, 4], "the best of them are the same runs"
-    assert {r.key: Store(runner.store.root).accuracies(r.key) for r in runs} == one_by_one
-    assert len({a for found in one_by_one.values() for a in found.values()}) > 1
-    hashes = {r["set_hash"] for r in (Store(runner.store.root).records[s.key][0] for s in runs)}
-    assert len(hashes) == 5
-
-
-def test_stopped_among_many_sets_it_goes_on(runner):
-    calls = iter([False] * 8)
+def test_many_sets_are_trained_together_to_the_numbers_of_each_alone_and_go_on_when_stopped(runner, tmp_path):
+    alone, runs, calls = new(tmp_path / "alone"), ORS_CELLS[0].runs(), iter([False] * 8)
+    one_by_one = {r.key: alone.do(r) for r in runs}
     runner.should_stop = lambda: next(calls, True)
     with pytest.raises(Interrupted):
-        run.execute(ORS_CELLS, runner)
-    left = [r for r in ORS_CELLS[0].runs() if Store(runner.store.root).missing(r)]
-    assert 0 < len(left) < 5
+        compute.execute(ORS_CELLS, runner)
+    assert 0 < len([r for r in runs if Store(runner.store.root).missing(r)]) < 5
     runner.should_stop = lambda: False
-    run.execute(ORS_CELLS, again(runner))
+    compute.execute(ORS_CELLS, again(runner))
+    found = Store(runner.store.root)
+    assert {r.key: found.accuracies(r.key) for r in runs} == one_by_one
+    assert len({a for accuracies in one_by_one.values() for a in accuracies.values()}) > 1
+    assert len({found.records[r.key][0]["set_hash"] for r in runs}) == 5
     assert counts(runner.store) == {"MakeSet": 5, "TrainNetworks": 5}
 
 
@@ -225,8 +178,7 @@ def test_stopped_among_many_sets_it_goes_on(runner):
 def test_its_number_and_its_cost_are_told(runner, monkeypatch):
     monkeypatch.setitem(experiments.PRESETS, "smoke", PRESET)
     narrow = dict(dataset="made", ipc=2, network=GAN)
-    cells = MORE_BASELINES.cells(PRESET, **narrow)
-    run.execute(cells, runner)
+    compute.execute(MORE_BASELINES.cells(PRESET, **narrow), runner)
     (outcome,) = look_up("more_baselines", "smoke", Store(runner.store.root), **narrow)
     assert outcome.shown
     assert len(outcome.sets) == 2

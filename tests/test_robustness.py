@@ -18,8 +18,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dclib.core.condense as algorithm
 from dclib.cli.main import main
+from dclib.core import resume
+from dclib.core.condense import condense
 from dclib.errors import Interrupted
 from dclib.results import CondensedSet, Store
 from dclib.run import sets
@@ -34,7 +35,7 @@ def place(tmp_path, monkeypatch):
     """A folder of its own, with a network that sends a signal when it is told to."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DCLIB_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setattr(algorithm, "CHECKPOINT_SECONDS", 0.0)  # after each outer step
+    monkeypatch.setattr(resume, "CHECKPOINT_SECONDS", 0.0)  # after each outer step
     (tmp_path / "net.py").write_text(mishaps.NET.format(""))
     return tmp_path
 
@@ -117,8 +118,8 @@ def children(tmp_path_factory):
     found = {}
     for name, (before, signals) in kinds.items():
         folder = tmp_path_factory.mktemp("child")
-        code = f"import os, signal, sys\nimport dclib.core.condense\nfrom dclib.cli.main import main\n{before}\n"
-        code += f"dclib.core.condense.CHECKPOINT_SECONDS = 0\nsys.exit(main({[*REQUEST, '--force']}))"
+        code = f"import os, signal, sys\nimport dclib.core.resume\nfrom dclib.cli.main import main\n{before}\n"
+        code += f"dclib.core.resume.CHECKPOINT_SECONDS = 0\nsys.exit(main({[*REQUEST, '--force']}))"
         (folder / "set").write_bytes(b"an older file")
         (folder / "net.py").write_text(mishaps.NET.format(""))
         command, env = [sys.executable, "-c", code], os.environ | signals
@@ -200,11 +201,11 @@ def test_any_interruptions_between_inner_steps_change_nothing(tmp_path_factory, 
     dataset, path, stop = sets.load("digits", 8), tmp_path_factory.mktemp("stops") / "checkpoint", Countdown(stops)
     while True:
         try:
-            state = algorithm.condense(dataset, hyper, seed=1, device="cpu", engine="eager", checkpoint=path, should_stop=stop)
+            state = condense(dataset, hyper, seed=1, device="cpu", engine="eager", checkpoint=path, should_stop=stop)
             break
         except Interrupted:
             assert path.exists()
-    whole = algorithm.condense(dataset, hyper, seed=1, device="cpu", engine="eager")
+    whole = condense(dataset, hyper, seed=1, device="cpu", engine="eager")
     assert torch.equal(state.images, whole.images)
     assert torch.equal(state.velocity, whole.velocity)
     assert state.losses == whole.losses

@@ -17,9 +17,7 @@ from dclib.experiments import Cell, Preset
 from dclib.methods import full_training as wholes
 from dclib.methods import gan as gans
 from dclib.results import CondensedSet, Store
-from dclib.results.records import in_words
 from dclib.run import compute as run
-from dclib.run import runner as doing
 from dclib.run import sets, unchanged
 from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, WholeTraining, derive, full
 from dclib.spec.applications import LearnTasks, Rehearsal, TrainCandidate
@@ -48,7 +46,7 @@ def computes_nothing(monkeypatch):
     def forbid():
         monkeypatch.setattr(train, "evaluate", refuse)
         monkeypatch.setattr(sets, "choose", refuse)
-        monkeypatch.setattr(doing, "condense_images", refuse)
+        monkeypatch.setattr(sets, "condense_images", refuse)
 
     return forbid
 
@@ -57,21 +55,21 @@ def computes_nothing(monkeypatch):
 
 
 def test_networks_are_recorded_once_and_add_up(runner):
-    first = runner.train_networks(RUN)
+    first = runner.do(RUN)
     assert set(first) == {0, 1}
-    assert runner.train_networks(RUN) == first
-    more = runner.train_networks(dataclasses.replace(RUN, networks=3))
+    assert runner.do(RUN) == first
+    more = runner.do(dataclasses.replace(RUN, networks=3))
     assert {j: more[j] for j in first} == first
     fresh = reread(runner)
     assert [list(r["accuracies"]) for r in fresh.records[RUN.key]] == [["0"], ["1"], ["2"]]
     assert fresh.accuracies(RUN.key) == pytest.approx(more)
-    assert runner.train_networks(dataclasses.replace(RUN, networks=1)) == more
+    assert runner.do(dataclasses.replace(RUN, networks=1)) == more
 
 
 def test_network_j_is_the_same_whoever_trains_it(runner, dataset):
     """Its seed is derived from j and the set's key, so that records of different sessions add up to one sample."""
-    recorded = runner.train_networks(dataclasses.replace(RUN, networks=3))
-    made = runner.make_set(SET)
+    recorded = runner.do(dataclasses.replace(RUN, networks=3))
+    made = runner.do(SET)
     images, labels = torch.from_numpy(made.images), torch.from_numpy(made.labels)
     seeds = [derive(j, SET.key) for j in (2, 0, 1)]
     options = dict(seeds=seeds, device="cpu", engine="eager")
@@ -80,7 +78,7 @@ def test_network_j_is_the_same_whoever_trains_it(runner, dataset):
 
 
 def test_a_record_says_where_it_comes_from(runner, dataset):
-    runner.train_networks(RUN)
+    runner.do(RUN)
     (made,), trained = (reread(runner).records[key] for key in (SET.key, RUN.key))
     for record, of in ((made, SET), (trained[0], RUN)):
         assert (record["key"], record["kind"], record["run"]) == (of.key, type(of).__name__, full(of))
@@ -96,14 +94,14 @@ def test_a_record_says_where_it_comes_from(runner, dataset):
 
 
 def test_a_set_is_made_once_and_its_checkpoint_removed(runner):
-    made = runner.make_set(SET)
+    made = runner.do(SET)
     assert not list(runner.store.root.rglob("checkpoints/*.safetensors"))
-    assert (runner.make_set(SET).images == made.images).all()
+    assert (runner.do(SET).images == made.images).all()
     assert len(reread(runner).records[SET.key]) == 1
 
 
 def test_the_set_says_all_that_it_takes_to_use_it(runner, dataset):
-    made = runner.make_set(SET)
+    made = runner.do(SET)
     found = CondensedSet.load(runner.store.set_path("smoke", SET.key))
     assert (found.images == made.images).all()
     assert found.labels.tolist() == [0, 1, 2]
@@ -113,10 +111,10 @@ def test_the_set_says_all_that_it_takes_to_use_it(runner, dataset):
 
 
 def test_a_set_made_at_one_preset_serves_another(runner, computes_nothing):
-    made = runner.make_set(SET)
+    made = runner.do(SET)
     computes_nothing()
     other = run.Runner(reread(runner), "cpu", device="cpu", engine="eager")
-    assert (other.make_set(SET).images == made.images).all()
+    assert (other.do(SET).images == made.images).all()
     assert len(reread(runner).records[SET.key]) == 1
 
 
@@ -125,16 +123,16 @@ def test_a_set_made_at_one_preset_serves_another(runner, computes_nothing):
 
 def test_random_sets_are_real_images_and_always_the_same(runner, dataset, tmp_path):
     random = MakeSet("made", "random", 3, Condensation(ipc=2))
-    made = runner.make_set(random)
+    made = runner.do(random)
     normalised = dataset.normalise(dataset.x_train).numpy()
     for label in range(3):
         images = {image.tobytes() for image in made.images[made.labels == label]}
         assert len(images) == 2
         assert images <= {image.tobytes() for image in normalised[dataset.y_train.numpy() == label]}
     assert made.labels.tolist() == [0, 0, 1, 1, 2, 2]
-    again = run.Runner(Store(tmp_path / "again"), "smoke", device="cpu", engine="eager").make_set(random)
+    again = run.Runner(Store(tmp_path / "again"), "smoke", device="cpu", engine="eager").do(random)
     assert (again.images == made.images).all()
-    other = runner.make_set(dataclasses.replace(random, seed=4))
+    other = runner.do(dataclasses.replace(random, seed=4))
     assert not (other.images == made.images).all()
 
 
@@ -164,15 +162,15 @@ def test_cells_are_computed_once_the_cheapest_first(runner, computes_nothing):
 
 def test_stopped_between_networks_it_goes_on(runner, monkeypatch):
     monkeypatch.setattr(train.lanes, "count", lambda device: 1)
-    whole = run.Runner(Store(runner.store.root / "whole"), "smoke", device="cpu", engine="eager").train_networks(RUN)
-    runner.make_set(SET)
+    whole = run.Runner(Store(runner.store.root / "whole"), "smoke", device="cpu", engine="eager").do(RUN)
+    runner.do(SET)
     calls = iter([False] * 4)
     runner.should_stop = lambda: next(calls, True)
     with pytest.raises(Interrupted):
-        runner.train_networks(RUN)
+        runner.do(RUN)
     assert list(reread(runner).accuracies(RUN.key)) == [0]
     runner.should_stop = lambda: False
-    assert runner.train_networks(RUN) == pytest.approx(whole, abs=1e-4)
+    assert runner.do(RUN) == pytest.approx(whole, abs=1e-4)
 
 
 def test_stopped_within_a_set_it_goes_on(runner):
@@ -180,12 +178,12 @@ def test_stopped_within_a_set_it_goes_on(runner):
     runner.should_stop = lambda: next(calls, True)
     long = dataclasses.replace(SET, hyper=dataclasses.replace(HYPER, outer_steps=4))
     with pytest.raises(Interrupted, match="2 of 4 outer steps"):
-        runner.make_set(long)
+        runner.do(long)
     assert runner.store.checkpoint_path("smoke", long.key).exists()
     assert long.key not in reread(runner).records
     runner.should_stop = lambda: False
-    made = runner.make_set(long)
-    whole = run.Runner(Store(runner.store.root / "whole"), "smoke", device="cpu", engine="eager").make_set(long)
+    made = runner.do(long)
+    whole = run.Runner(Store(runner.store.root / "whole"), "smoke", device="cpu", engine="eager").do(long)
     assert (made.images == whole.images).all()
     assert not runner.store.checkpoint_path("smoke", long.key).exists()
 
@@ -228,9 +226,9 @@ def test_two_processes_in_one_folder_record_each_network_once(runner, monkeypatc
     """The second begins with what was there when it read the records; whatever the first adds meanwhile stays."""
     second = run.Runner(reread(runner), "smoke", device="cpu", engine="eager")
     assert second.store.records == {}
-    first = runner.train_networks(RUN)
-    made = runner.make_set(SET)
-    assert second.train_networks(RUN) == first
+    first = runner.do(RUN)
+    made = runner.do(SET)
+    assert second.do(RUN) == first
     records = reread(runner).records
     assert [list(r["accuracies"]) for r in records[RUN.key]] == [["0"], ["1"]]
     assert len(records[SET.key]) == 1
@@ -239,15 +237,16 @@ def test_two_processes_in_one_folder_record_each_network_once(runner, monkeypatc
 
 def test_a_set_that_another_process_has_made_meanwhile_is_the_one_that_counts(runner, monkeypatch):
     other = run.Runner(reread(runner), "smoke", device="cpu", engine="eager")
-    make = other._make
+    condense = sets.condense_images
 
-    def slower(given):
-        made = make(given)
-        runner.make_set(given)
-        return dataclasses.replace(made, images=made.images + 1)  # as another engine would make it
+    def slower(*given, **options):
+        monkeypatch.setattr(sets, "condense_images", condense)
+        runner.do(SET)
+        images, about = condense(*given, **options)
+        return images + 1, about  # as another engine would make them
 
-    monkeypatch.setattr(other, "_make", slower)
-    assert (other.make_set(SET).images == runner.make_set(SET).images).all()
+    monkeypatch.setattr(sets, "condense_images", slower)
+    assert (other.do(SET).images == runner.do(SET).images).all()
     assert len(reread(runner).records[SET.key]) == 1
 
 
@@ -295,7 +294,7 @@ def check_stations(store, seeds_of):
     """Each set is that of a run of its own, and each record says on which course it was made and what all of it took."""
     for cell in stations(*seeds_of):
         made = cell.make_set(0)
-        alone = run.Runner(Store(store.root / f"alone {made.key}"), "smoke", device="cpu", engine="eager").make_set(made)
+        alone = run.Runner(Store(store.root / f"alone {made.key}"), "smoke", device="cpu", engine="eager").do(made)
         assert (CondensedSet.load(store.find_set(made.key)).images == alone.images).all()
     records = [Store(store.root).records[cell.make_set(0).key][0] for cell in stations(*seeds_of)]
     assert len({r["course"] for r in records}) == 1
@@ -327,7 +326,7 @@ def test_so_it_does_when_the_shorter_one_was_made_before_a_stop(runner, done):
 
 def test_a_set_at_float16_is_trained_on_hashed_and_kept_as_it_was_rounded(runner):
     exact, rounded = (dataclasses.replace(SET, storage=storage) for storage in ("float32", "float16"))
-    one, other = runner.make_set(exact), runner.make_set(rounded)
+    one, other = runner.do(exact), runner.do(rounded)
     assert (other.images == one.images.astype("float16").astype("float32")).all()
     assert (other.images != one.images).any()
     kept = CondensedSet.load(runner.store.find_set(rounded.key))
@@ -345,7 +344,7 @@ def test_networks_are_tested_on_the_images_held_out_of_their_set(tmp_path, make_
     np.savez(path, x_train=x, y_train=y, x_test=x[:30], y_test=(y[:30] + 1) % 3)
     made = MakeSet(str(path), "random", hyper=HYPER, held_out=15)
     runner, training = run.Runner(Store(tmp_path), "smoke", device="cpu", engine="eager"), Training(network=THIN, epochs=40)
-    wrong, right = (runner.train_networks(TrainNetworks(made, training, 1, "plain", on))[0] for on in ("test", "held-out"))
+    wrong, right = (runner.do(TrainNetworks(made, training, 1, "plain", on))[0] for on in ("test", "held-out"))
     assert wrong < 50 < right
 
 
@@ -379,9 +378,9 @@ def test_a_set_of_other_data_is_not_taken(tmp_path):
         return run.Runner(Store(tmp_path / "results"), "smoke", device="cpu", engine="eager")
 
     own = dataclasses.replace(RUN, set=dataclasses.replace(SET, dataset=str(path)))
-    runner_on(0).train_networks(own)
+    runner_on(0).do(own)
     with pytest.raises(DataError, match="has changed since"):
-        runner_on(1).train_networks(dataclasses.replace(own, networks=3))
+        runner_on(1).do(dataclasses.replace(own, networks=3))
 
 
 def save_own(path, seed):
@@ -418,8 +417,7 @@ def test_records_of_any_kind_are_those_of_the_data_that_is_here(tmp_path):
         unchanged.check_recorded([name], store)
     save_own(path, 1)
     unchanged.check_recorded(["mnist", "digits"], store)
-    for name, records in ((path, store.records), (f"{path}+inverted", {tasks.key: store.records[tasks.key]})):
-        store.records = records
+    for name in (path, f"{path}+inverted"):
         with pytest.raises(DataError, match=r"own.npz.* has changed since"):
             unchanged.check_recorded(["digits", name], store)
 
@@ -437,17 +435,17 @@ def test_nothing_is_added_to_records_of_other_data(tmp_path):
 
 
 def test_a_set_of_other_classes_is_not_trained_on(runner, dataset):
-    runner.make_set(SET)
+    runner.do(SET)
     path = runner.store.find_set(SET.key)
     dataclasses.replace(CondensedSet.load(path), class_names=("b", "a", "c")).save(path)
     with pytest.raises(DataError, match="class 0 of the set is 'b' and that of made 'a'"):
-        runner.train_networks(RUN)
+        runner.do(RUN)
 
 
 def test_a_set_of_nan_is_neither_kept_nor_recorded(runner):
     diverging = dataclasses.replace(SET, hyper=dataclasses.replace(HYPER, outer_steps=4, image_lr=1e30))
     with pytest.raises(Diverged, match="NaN or infinite"):
-        runner.make_set(diverging)
+        runner.do(diverging)
     assert runner.store.find_set(diverging.key) is None
     assert reread(runner).records == {}
 
@@ -490,18 +488,6 @@ def test_a_training_that_diverges_is_begun_once_for_all_that_stands_on_it(worker
     assert len(sentences) == 2
     assert store.incomplete(cells) == cells[:4]
     assert workers or len(begun) == 2
-
-
-def test_what_fails_is_the_first_that_a_run_stands_on_and_that_is_not_here(runner):
-    guide = WholeTraining("made", THIN, epochs=1)
-    chosen = MakeSet("made", "herding", 0, Condensation(ipc=1), whole=guide)
-    tested, other = (TrainNetworks(chosen, Training(THIN, epochs=n).resolve()) for n in (1, 2))
-    for failed, skipped in ((guide, [guide, tested, other]), (chosen, [tested, other]), (tested, [tested])):
-        failures = run.Failures(runner.store)
-        failures.note(tested, Diverged("no numbers"))
-        assert failures.said == {failed.key: f"{in_words(full(failed))}: no numbers"}
-        assert [one for one in (guide, tested, other) if failures.skips(one)] == skipped
-        runner.do(failed)
 
 
 def test_runs_are_not_spread_by_torchrun(tmp_path, monkeypatch):

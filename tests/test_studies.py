@@ -19,13 +19,13 @@ from dclib.report import sentences
 from dclib.reproduce import reproduce_study
 from dclib.results import Store, studied
 from dclib.results.merge import merge_into
-from dclib.results.records import FILES, in_words
+from dclib.results.records import FILES
 from dclib.results.studied import Learned, Search
 from dclib.run import sets
-from dclib.run.compute import Runner, alone, compute, execute
-from dclib.run.jobs import Board
-from dclib.spec import MLP, full
-from dclib.spec.applications import LearnTasks, Rehearsal, ShortTraining, Space
+from dclib.run.compute import Runner, compute, execute
+from dclib.run.workers import Job, do
+from dclib.spec import MLP
+from dclib.spec.applications import Rehearsal, ShortTraining, Space
 
 CPU = dict(device="cpu", engine="eager")
 THIN = MLP(width=8)
@@ -200,7 +200,7 @@ def test_small_sets_have_no_image_held_out_and_none_of_the_tests(tiny):
     for source in ("random", "herding"):
         made = next(case for case in cells("nas") if case["source"] == source)
         made = next(made.runs()).set
-        images = torch.from_numpy(runner.make_set(made).images)
+        images = torch.from_numpy(runner.do(made).images)
         assert len(images) == 10
         assert not rows(images) & forbidden
         assert rows(images) <= rows(rest.normalise(rest.x_train))
@@ -208,28 +208,26 @@ def test_small_sets_have_no_image_held_out_and_none_of_the_tests(tiny):
     assert sets.load_of(dataclasses.replace(made, held_out=0, whole=dataclasses.replace(made.whole, held_out=0))) is not rest
 
 
-def test_workers_get_what_a_run_stands_on(tiny, tmp_path):
-    """A sequence of tasks waits for all of its sets, a candidate for its set, and herding for the whole training."""
-    some = [
-        case
-        for name, narrow in (("continual", {"memories": ["condense"]}), ("nas", {"space": "norm=none pooling=max"}))
-        for case in cells(name, **narrow)
-    ]
+def test_workers_get_what_a_run_needs(tiny, tmp_path):
+    """A sequence of tasks takes all of its sets, a candidate its set, and herding the training on the whole set."""
+    (continual,) = (case for case in cells("continual", memories=["condense"]) if case["distillation"])
+    some = [continual, *cells("nas", space="norm=none pooling=max")]
     execute(some, Runner(Store(tmp_path / "alone"), "smoke", **CPU))
-    store = Store(tmp_path / "board")
-    board, done = Board(some, store, preset="smoke", **CPU), []
-    jobs = board.begin()
-    assert not any(isinstance(job.run, LearnTasks) for job in jobs)
-    while jobs:
-        job, *jobs = jobs
-        done.append(job)
-        got = alone(job, tmp_path / "workers" / str(len(done)), lambda: False)
-        assert got.error is None
-        assert {r["kind"] for r in got.records} == {type(job.run).__name__}, "nothing is made twice"
-        jobs += board.take(job, got)
-    assert len(done) == board.total == 4 + 6 + 5 + 3 + 1
+    store, done = Store(tmp_path / "spread"), {}
+
+    def spread(run):
+        if run.key not in done:
+            needs = [spread(need) for need in run.needs()]
+            done[run.key] = do(Job(run, "smoke", ("cpu", "eager")), needs, tmp_path / "workers" / run.key, lambda: False)
+            assert {r["kind"] for r in done[run.key].records} == {type(run).__name__}, "nothing is made twice"
+            done[run.key].unpack(store, "smoke")
+        return done[run.key]
+
+    for run in (run for case in some for run in case.runs()):
+        spread(run)
+    assert len(done) == 2 + 6 + 5 + 3 + 1
     assert store.incomplete(some) == []
-    assert numbers(tmp_path / "board") == numbers(tmp_path / "alone")
+    assert numbers(store.root) == numbers(tmp_path / "alone")
 
 
 def test_records_of_another_machine_are_merged(tiny, tmp_path):
@@ -522,7 +520,7 @@ def test_every_kind_of_record_has_a_cost_in_words():
 
 def test_every_run_in_words():
 
-    words = [in_words(full(next(case.runs()))) for case in (*CONTINUAL.cells(experiments.CPU)[:1], *NAS.cells(experiments.CPU))]
+    words = [next(case.runs()).words for case in (*CONTINUAL.cells(experiments.CPU)[:1], *NAS.cells(experiments.CPU))]
     assert words[0] == "svhn10k, mnist, usps, memory filled by random, without distillation, seed 0"
     assert words[1].endswith("for 50 steps on cifar10, 10/class, random, seed 0")
     assert words[-1].endswith("for 400 steps on cifar10")

@@ -1,6 +1,6 @@
-"""The commands on experiments and their records: run · verify · status · merge.
+"""The commands on experiments, their records and their data: run · verify · status · merge · data.
 
-As in `cli`, which gathers all commands, each checks what it was asked before it loads what computes.
+Each checks what it was asked before it loads what computes.
 """
 
 from pathlib import Path
@@ -10,19 +10,22 @@ import typer
 
 from ..errors import SpecError, one_of
 from ..support.console import say, seconds, table, whole, words
+from ..support.progress import stopping
 from .options import Datasets, Device, Engine, Ipc, Networks, Preset_, Results, TestNetworks, Variants, examples, option
 
-RUN_EXAMPLES = examples(
-    "dclib run cross_arch",
-    'dclib run cross_arch --preset cpu --networks "ConvNet LeNet" --for 2h',
-    "dclib run cross_arch --preset cpu --workers 4",
-    'dclib run nas --space "width=8 depth=1"',
-    "dclib run cross_arch --preset paper --cluster tcp://host:8786",
-)
+EXAMPLES = {
+    "run": examples(
+        "dclib run cross_arch",
+        'dclib run cross_arch --preset cpu --networks "ConvNet LeNet" --for 2h',
+        "dclib run cross_arch --preset cpu --workers 4",
+        'dclib run nas --space "width=8 depth=1"',
+        "dclib run cross_arch --preset paper --cluster tcp://host:8786",
+    ),
+    "verify": examples("dclib verify cross_arch", "dclib verify --datasets mnist --networks-each 1"),
+    "merge": examples("dclib merge fetched/results"),
+}
 Words = list[str] | None
 OPTION_OF = {"network": "networks", "test_network": "test_networks", "variant": "variants"}
-VERIFY_EXAMPLES = examples("dclib verify cross_arch", "dclib verify --datasets mnist --networks-each 1")
-MERGE_EXAMPLES = examples("dclib merge fetched/results")
 
 
 def run(
@@ -47,7 +50,8 @@ def run(
     from ..experiments import studies
     from ..reproduce import check, check_records
     from ..results import Store
-    from ..results.outcomes import look_up, varying
+    from ..results import table as look_up
+    from ..results.outcomes import varying
     from ..run.cluster import check_request
 
     time_limit, budget = seconds(limit) if limit else None, experiments.find_preset(preset)
@@ -71,10 +75,10 @@ def run(
     if of_study:
         _print_study(experiment, preset, store, applied)
     else:
-        outcomes = look_up(experiment, preset, store, **narrow)
-        crossed = {"network", "test_network"} <= set(varying(outcomes))
-        print(report.matrix_table(outcomes) if crossed else report.list_table(outcomes))
-        print(report.missing_sentence(outcomes, preset))
+        found = look_up(experiment, preset, store, **narrow)
+        crossed = {"network", "test_network"} <= set(varying(found))
+        print(report.matrix_table(found) if crossed else report.list_table(found))
+        print(report.missing_sentence(found, preset))
     if left:
         say(f"time is up: {len(left)} of {len(cells)} cells are left; the same command goes on from there")
 
@@ -136,7 +140,6 @@ def verify(
     from ..reproduce import check
     from ..results import Store
     from ..run import verify as verifying
-    from ..support.stopping import stopping
 
     experiments.find_preset(preset)
     check(preset, False, device, words(datasets) or ())
@@ -196,3 +199,15 @@ def merge(
     for line in merged.refused:
         say(line)
     return 1 if merged.refused else 0
+
+
+def data() -> None:
+    """List the data sets, and how to get those not here."""
+    from ..data.formats import ARRAYS
+    from ..data.sources import available, data_root
+
+    rows = available()
+    print(table(("data set", "found", "training", "test", ""), ((r.name, r.where, r.train, r.test, r.note) for r in rows)))
+    print(f"data root: {data_root()} (or $DCLIB_DATA)")
+    if any(row.where == "downloadable" for row in rows):
+        print(f"downloadable: fetched on first use; or put NAME.npz (with {', '.join(ARRAYS)}) or torchvision's files there")

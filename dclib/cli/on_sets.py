@@ -1,65 +1,203 @@
-"""The commands on single sets besides learning and testing them: select · export.
+"""The commands on single sets: condense · train · show · select · export.
 
-As in `cli`, which gathers all commands, each checks what it was asked before it loads what computes.
+Each checks what it was asked before it loads what computes.
 """
 
+import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-from ..errors import DataError, one_of
-from .options import DataSet, Device, Engine, Network_, OtherData, Seed, SetFile, examples, option
+from ..errors import DataError, FileError, Interrupted, SpecError, one_of
+from ..spec import Condensation, MakeSet, Network, Training, variants
+from ..support.console import say, summary
+from ..support.files import PICTURES, check_writable
+from ..support.progress import stopping
+from . import options as opt
+from .options import examples, option
 
-SELECT_EXAMPLES = examples(
-    "dclib select mnist --method herding --ipc 10 -o set.safetensors",
-    "dclib select path/to/folder --image-size 32 --method random -o set.safetensors",
-)
-EXPORT_EXAMPLES = examples("dclib export set.safetensors --to npz -o set.npz", "dclib export set.safetensors --to png -o folder")
+EXAMPLES = {
+    "condense": examples(
+        "dclib condense mnist --recipe fast -o set.safetensors",
+        "dclib condense digits -o set.safetensors -K 50 --real-batch 32",
+        "dclib condense mnist --ipc 10 --network ConvNet:norm=batch -o set.safetensors",
+        "dclib condense path/to/folder --image-size 32 --init real -o set.safetensors",
+        "dclib condense path/to/folder+onblack --image-size 32 -o set.safetensors",
+    ),
+    "train": examples(
+        "dclib train set.safetensors --network LeNet --networks 5", "dclib train set.safetensors --augment crop+flip"
+    ),
+    "select": examples(
+        "dclib select mnist --method herding --ipc 10 -o set.safetensors",
+        "dclib select path/to/folder --image-size 32 --method random -o set.safetensors",
+    ),
+    "export": examples("dclib export set.safetensors --to npz -o set.npz", "dclib export set.safetensors --to png -o folder"),
+}
+
+
+@opt.hyper_options(Condensation)
+def condense(
+    dataset: opt.DataSet,
+    output: opt.Output,
+    recipe: Annotated[str, option("values of the options that are not given: paper, or fast (minutes on two cores)")] = "paper",
+    image_size: opt.Size = 0,
+    storage: Annotated[str, option("float16 rounds the images, so that the file is half as large")] = MakeSet.storage,
+    seed: opt.Seed = 0,
+    device: opt.Device = "auto",
+    engine: opt.Engine = "auto",
+    snapshots: Annotated[int, option("write a picture to OUTPUT.snapshots/ after each so many outer steps; 0: none")] = 0,
+    evaluate_every: Annotated[int, option("test a network trained on the set so far after each so many; 0: never")] = 0,
+    force: opt.Force = False,
+    **hyper: Any,
+) -> None:
+    """Learn a small set of images (Algorithm 1).
+
+    If it is stopped, even killed, the same command continues from OUTPUT.checkpoint to the same images. So does a command with
+    another K, unless η_S decays.
+    """
+    network = Network.parse(hyper.get("network", "ConvNet"))
+    parameters = variants.recipe(recipe, **hyper)
+    for name, steps in {"snapshots": snapshots, "evaluate_every": evaluate_every}.items():
+        if steps < 0:
+            raise SpecError(f"{name} must be a whole number of at least 0, not {steps}")
+    from ..data.sources import spelled
+
+    run = MakeSet(spelled(dataset), "condense", seed, parameters, image_size, storage=storage)
+
+    def make(device: str, ranks: Any, **how: Any) -> None:
+        from ..run.kept import condense_to_file
+
+        looks = _looks(run, network, output, snapshots, evaluate_every, device) if ranks.rank == 0 else ()
+        condense_to_file(run, output, device=device, engine=engine, ranks=ranks, looks=looks, **how)
+
+    if _make(run, output, device, force, make):
+        file = shlex.quote(str(output))
+        print(f"next: dclib show {file} -o {shlex.quote(str(output.with_suffix('.png')))}")
+        print(f"      dclib train {file} --network {shlex.quote(hyper.get('network', 'ConvNet'))} --networks 5")
+
+
+def _make(run: MakeSet, output: Path, device: str, force: bool, make: Callable[..., None]) -> bool:
+    """Make a set's file unless it is there; if `torchrun` has started several processes, True in the one that speaks for all."""
+    if output.suffix.lower().removeprefix(".") in PICTURES:
+        raise FileError(f"{output} is named as a picture and a set is none: name it {output.with_suffix('.safetensors')}")
+    check_writable(output)
+    from ..core import ranks
+    from ..run import kept, sets
+
+    with ranks.joined(device) as (me, device):
+        sets.load_of(run)  # before signals are caught, so that Ctrl-C ends a download at once
+        there = me.share(me.rank == 0 and not force and kept.is_there(run, output))
+        if not there:
+            with stopping() as should_stop:
+                make(device=device, ranks=me, should_stop=should_stop)
+        if me.rank == 0:
+            print(f"{output} is {'there already' if there else 'made'} ({run.words})")
+            kept.remove_checkpoint(output)
+    return me.rank == 0
+
+
+def _looks(run: MakeSet, network: Network, output: Path, snapshots: int, evaluate_every: int, device: str) -> list:
+    """What is done between outer steps; the network is the one that was named, in neither stage's form."""
+    if not snapshots and not evaluate_every:
+        return []
+    from ..run import callbacks, sets
+
+    dataset, looks = sets.load_of(run), []
+    if snapshots:
+        looks.append(callbacks.every(snapshots, callbacks.snapshots(run, dataset, Path(f"{output}.snapshots"))))
+    if evaluate_every:
+        early = callbacks.early_accuracy(run, network, dataset, say, device=device, engine="eager")
+        looks.append(callbacks.every(evaluate_every, early))
+    return looks
+
+
+def _check_apart(file: Path, output: Path) -> None:
+    if file.resolve() == output.resolve():
+        raise FileError(f"{file} is the set itself: name the place to write to with -o")
+
+
+@opt.hyper_options(Training, augment="auto")
+def train(
+    file: opt.SetFile,
+    networks: Annotated[int, option("how many are trained, each from its own weights")] = 1,
+    dataset: opt.TestData = "",
+    other_data: opt.OtherData = False,
+    seed: opt.Seed = 0,
+    device: opt.Device = "auto",
+    engine: opt.Engine = "auto",
+    **hyper: Any,
+) -> None:
+    """Train networks on a set, test them on real images (stage T)."""
+    variants.stage_t("", **hyper)  # refuses what is out of range before anything is loaded
+    if networks < 1:
+        raise SpecError(f"networks must be a whole number of at least 1, not {networks}")
+    from ..results import CondensedSet
+
+    made = CondensedSet.load(file)
+    training = variants.stage_t(made.source, **hyper)
+    from ..run.sets import load_for, train_on_set
+
+    load_for(made, dataset, other_data)  # before signals are caught, so that Ctrl-C ends a download at once
+    accuracies: list[float] = []
+    how = dict(networks=networks, seed=seed, dataset=dataset, other_data=other_data, device=device, engine=engine)
+    try:
+        with stopping() as should_stop:
+            train_on_set(made, training, on_network=accuracies.append, should_stop=should_stop, **how)
+    except Interrupted:
+        raise Interrupted(f"stopped after {len(accuracies)} of {networks} networks") from None
+    finally:
+        if accuracies:
+            print(f"{training.network}: {summary(accuracies)}")
+            print(f"augmentation: {training.augment}")
+
+
+def show(file: opt.SetFile, output: opt.Picture = None) -> None:
+    """Draw a set: a row for each class."""
+    from ..report.figures import save_grid
+    from ..results import CondensedSet
+
+    output = output or file.with_suffix(".png")
+    _check_apart(file, output)
+    save_grid(CondensedSet.load(file), output)
+    print(output)
 
 
 def select(
-    dataset: DataSet,
-    output: Annotated[Path, option("the set's file", "--output", "-o")],
+    dataset: opt.DataSet,
+    output: opt.Output,
     method: Annotated[str, option("random, herding, k-center or forgetting")] = "herding",
     ipc: Annotated[int, option("images per class")] = 1,
-    network: Network_ = "",
+    network: opt.Network_ = "",
     epochs: Annotated[int, option("of the network's training on the whole set, by which images are chosen; 0: ten")] = 0,
-    image_size: Annotated[int, option("resize to this square size first; 0: leave it")] = 0,
-    seed: Seed = 0,
-    device: Device = "auto",
-    engine: Engine = "auto",
-    force: Annotated[bool, option("replace another set in that file", "--force")] = False,
+    image_size: opt.Size = 0,
+    seed: opt.Seed = 0,
+    device: opt.Device = "auto",
+    engine: opt.Engine = "auto",
+    force: opt.Force = False,
 ) -> None:
     """Choose real images in place of learning some (coresets).
 
-    Stopped in any way, even killed, the same command goes on from OUTPUT.checkpoint to the same images.
+    If it is stopped, even killed, the same command continues from OUTPUT.checkpoint to the same images.
     """
     from ..data.sources import spelled
-    from ..run.kept import checkpoint_of, is_there, remove_checkpoint
+    from ..run.kept import checkpoint_of
     from ..run.selecting import select_set, selection
-    from ..run.sets import describe, load_of
-    from ..spec import Network
-    from ..support.files import check_output
-    from ..support.stopping import stopping
 
     run = selection(spelled(dataset), method, ipc, Network.parse(network) if network else None, epochs, seed, image_size)
-    check_output(output)
-    load_of(run)  # before signals are caught, so that Ctrl-C ends a download at once
-    there = not force and is_there(run, output)
-    if not there:
-        with stopping() as should_stop:
-            made = select_set(run, device=device, engine=engine, checkpoint=checkpoint_of(output), should_stop=should_stop)
-        made.save(output)
-    print(f"{output} is {'there already' if there else 'made'} ({describe(run)})")
-    remove_checkpoint(output)
+
+    def make(device: str, ranks: Any, **how: Any) -> None:
+        select_set(run, device=device, engine=engine, checkpoint=checkpoint_of(output), **how).save(output)
+
+    _make(run, output, device, force, make)
 
 
 def export(
-    file: SetFile,
+    file: opt.SetFile,
     to: Annotated[str, option("npz or png", "--to")],
     output: Annotated[Path | None, option("the file or the folder  [default: SET.npz, or SET]", "--output", "-o")] = None,
     test: Annotated[bool | None, option("with test images, so that dclib can read it  [default: npz]")] = None,
-    dataset: Annotated[str, option("whose test images  [default: the set's own]")] = "",
-    other_data: OtherData = False,
+    dataset: opt.TestData = "",
+    other_data: opt.OtherData = False,
 ) -> None:
     """Write a set for other programs: an .npz, or PNG files.
 
@@ -67,14 +205,13 @@ def export(
     """
     from ..results import CondensedSet
     from ..results import export as forms
-    from ..support.files import check_apart
 
     one_of("form", to, forms.FORMS)
     output = output or (file.with_suffix(".npz") if to == "npz" else file.with_suffix(""))
-    check_apart(file, output)
+    _check_apart(file, output)
     made = CondensedSet.load(file)
     tested = _test_images(made, dataset, other_data) if (to == "npz" if test is None else test) else None
-    (forms.to_npz if to == "npz" else forms.to_png)(made, output, tested)
+    made.export(output, to, tested)
     print(f"{output} is made ({len(made.labels)} images{f', {len(tested.y)} test images' if tested else ''})")
     if share := forms.clamped(made):
         exact = "; `images` in it has them as they are" if to == "npz" else ""

@@ -1,11 +1,17 @@
-"""The options that several commands share, each with its sentence in `--help`."""
+"""The options of the commands: those that several share, and those made from the declared hyper-parameters."""
 
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ..spec import FAMILIES
+from ..spec.checks import declared
+
+SHORT = {"outer_steps": "-K", "inner_steps": "-T"}
 
 
 def examples(*lines: str) -> str:
@@ -13,20 +19,55 @@ def examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-def option(text: str, *names: str, **more: Any):
+def option(text: str, *names: str) -> Any:
     """An option with its sentence; its name is the parameter's where none is given."""
-    return typer.Option(*names, help=text, **more)
+    return typer.Option(*names, help=text)
+
+
+def hyper_options(spec: type, **shown: str) -> Callable[[Callable], Callable]:
+    """Replace a command's `**hyper` by an option for each hyper-parameter of a dataclass; one that is not given is left out.
+
+    Args:
+        spec: the dataclass.
+        shown: defaults to show in the help where they are not the field's.
+    """
+    defaults = vars(spec()) | shown
+
+    def made(f: Any) -> inspect.Parameter:
+        symbol = f"{f.metadata['symbol']}: " if f.metadata["symbol"] else ""
+        text = f"{symbol}{f.metadata['help']}  [default: {defaults[f.name]}]"
+        names = (f"--{f.name.replace('_', '-')}", SHORT[f.name]) if f.name in SHORT else ()
+        kind = Annotated[(f.type if f.type in (int, float) else str) | None, option(text, *names)]
+        return inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+    def decorate(command: Callable) -> Callable:
+        @functools.wraps(command)
+        def called(**given: Any) -> None:
+            command(**{name: value for name, value in given.items() if name in own or value is not None})
+
+        *own_parameters, _ = inspect.signature(command).parameters.values()
+        own = {p.name: p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own_parameters}
+        needed = [p for p in own.values() if p.default is p.empty]
+        rest = [p for p in own.values() if p.default is not p.empty]
+        called.__signature__ = inspect.Signature([*needed, *map(made, declared(spec)), *rest])  # type: ignore[attr-defined]
+        return called
+
+    return decorate
 
 
 DATASET = "a name, an .npz file or a folder of images, which lie on white where transparent; with +onblack behind it, on black"
 DataSet = Annotated[str, typer.Argument(metavar="DATASET", help=DATASET)]
+Output = Annotated[Path, option("the set's file", "--output", "-o")]
+Picture = Annotated[Path | None, option("a picture  [default: SET.png]", "--output", "-o")]
 Network_ = Annotated[str, option(f"with its options, as ConvNet:width=64,norm=batch; one of {', '.join(FAMILIES)}")]
 Seed = Annotated[int, option("0, 1, …: another seed, another result")]
 Device = Annotated[str, option("auto, cpu, cuda or cuda:1")]
 Engine = Annotated[str, option("auto, eager, compiled or captured (CUDA graphs): how it is computed, not what")]
-Precision = Annotated[str, option("float32 or float64; in first-order passes also bfloat16 and, on a GPU, tf32")]
+Size = Annotated[int, option("resize to this square size first; 0: leave it")]
+Force = Annotated[bool, option("replace another set in that file", "--force")]
 SetFile = Annotated[Path, typer.Argument(metavar="SET", help="a set's file, made by `dclib condense`")]
-OtherData = Annotated[bool, option("the set was made from other data with the same classes, and that is meant", "--other-data")]
+OtherData = Annotated[bool, option("allow data that the set was not made from, with the same classes", "--other-data")]
+TestData = Annotated[str, option("whose test images  [default: the set's own]")]
 Preset_ = Annotated[str, option("smoke, cpu or paper: how much is spent")]
 RESULTS = "the folder of the records  [default: $DCLIB_RESULTS; else results/, and for smoke _build/smoke/]"
 Results = Annotated[Path | None, option(RESULTS, "--results")]

@@ -1,19 +1,18 @@
 """The data sets of the paper (Sec. 3, "Datasets") and the user's own, each as whole uint8 tensors on one device.
 
-`load` finds the images (see `sources`), refuses what cannot be used, puts the images in a canonical order (label, then
-bytes), so that a seed and an index mean the same wherever the data came from, and returns a `Dataset`, which normalises
-pixels on use and draws batches of one class from a seeded generator.
+`load` goes one way: a name or path is spelled out and its arrays are found (`sources`), read from files (`formats`), checked,
+converted and put into a canonical order (`arrays`), so that a seed and an index mean the same wherever the data came from.
+A `Dataset` normalises pixels on use and draws batches of one class from a seeded generator. Objects in Python: `objects`.
 """
 
 import dataclasses
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
@@ -21,20 +20,16 @@ from torch import Tensor
 from ..errors import DataError
 from ..spec import derive
 from . import sources
-from .folders import read_folder
-from .formats import ARRAYS, Raw, check, is_npz, read_npz
-from .pixels import ONBLACK, VIEWS, canonical, convert, measure
-from .sources import KNOWN, Known, available
-
-__all__ = ["KNOWN", "Dataset", "available", "generator", "hold_out", "load"]
+from .arrays import ARRAYS, VIEWS, Raw, canonical, check, convert, measure
+from .formats import is_npz, read_path
+from .sources import KNOWN, Known
 
 
 def generator(seed: int, *purpose: object) -> torch.Generator:
-    """Return a CPU generator for one purpose (such as "real", k, t): of each purpose the same one, whatever else is drawn.
+    """Return the CPU generator of one purpose (such as "real", k, t), which is the same whatever else is drawn.
 
-    Two purposes draw independently unless their seeds agree in the lowest 32 of 63 bits, which are all that torch's CPU generator
-    uses; then they draw the same numbers. For two given purposes that has a probability of 2⁻³², and among the 100,000 batches
-    of real images of a run at 10 images/class one such pair is to be expected. Other seeds would change every recorded draw.
+    torch's CPU generator uses only the lowest 32 of the seed's 63 bits, so two purposes draw the same numbers with a probability of
+    2⁻³²: one pair is expected among the 100,000 batches of a run at 10 images/class. Other seeds would change every recorded draw.
     """
     return torch.Generator().manual_seed(derive(seed, *purpose))
 
@@ -64,13 +59,6 @@ class Dataset:
     class_names: tuple[str, ...]
     note: str = ""
     source: str = ""
-
-    def __post_init__(self) -> None:
-        """Give the images plain strides: where a transpose has left others, torch takes one channel for channels last."""
-        for name in ("x_train", "x_test"):
-            x = getattr(self, name)
-            if x.stride() != torch.empty(x.shape, device="meta").stride():
-                object.__setattr__(self, name, x.flatten().view(x.shape))
 
     @property
     def channels(self) -> int:
@@ -106,7 +94,7 @@ class Dataset:
         return pixels.float().div_(largest).sub_(mean).div_(std)
 
     def _moments(self, device: torch.device) -> tuple[Tensor, ...]:
-        """255, mean and std on a device, once, for captured steps; as tensors, for by a number a GPU divides less exactly."""
+        """Keep 255, mean and std on a device, for captured steps, as tensors: a GPU divides by a number less exactly."""
         kept, values = self.__dict__.setdefault("_kept_moments", {}), ((255.0,), self.mean, self.std)
         if device not in kept:
             kept[device] = tuple(torch.tensor(v, dtype=torch.float32, device=device).view(-1, 1, 1) for v in values)
@@ -126,13 +114,7 @@ class Dataset:
         return copy
 
     def class_indices(self, c: int) -> Int64[Tensor, " k"]:
-        """Return the indices of the training images of class `c`.
-
-        Raises:
-            DataError: there is no such class.
-        """
-        if not 0 <= c < self.classes:
-            raise DataError(f"{self.name} has no class {c}: its classes are 0 to {self.classes - 1}")
+        """Return the indices of the training images of class `c`."""
         return self._members[c]
 
     def require(self, ipc: int, advice: str) -> None:
@@ -155,12 +137,7 @@ class Dataset:
 
         Returns:
             Indices into `x_train`, on its device.
-
-        Raises:
-            DataError: there is no such class, or `count` is below 1.
         """
-        if count < 1:
-            raise DataError(f"cannot draw {count} images of class {c}: draw at least 1")
         members = self.class_indices(c)
         if len(members) <= count:
             return members
@@ -192,51 +169,41 @@ def load(
     Raises:
         DataError: nothing found, or the data cannot be used.
     """
-    _check_request(image_size, channels)
-    source = sources.spelled(name, root)
-    base, view = sources.parted(source)
-    if view in VIEWS:
-        seen = load(base, root=root, image_size=image_size, channels=channels, download=download)
-        return dataclasses.replace(_view(seen, f"{seen.name}+{view}", VIEWS[view]), source=source)
-    path, known = Path(base), None
-    if view == ONBLACK:
-        if not path.is_dir():
-            raise DataError(f"+{view} is for a folder of images, and {base} is none: leave out +{view}")
-        title, raw = f"{path.name}+{view}", read_folder(path, image_size, channels, "black")
-    elif not path.is_absolute():
-        title, raw, known = source, sources.find(source, sources.data_root(root), download), KNOWN.get(source)
-    elif is_npz(path):
-        title, raw = path.stem, read_npz(path)
-    else:
-        title, raw = path.name, read_folder(path, image_size, channels)
-    found = assemble(title, raw, image_size or (28 if title == "digits" and known else 0), channels, known)
-    return dataclasses.replace(found, source=source)
-
-
-def _check_request(image_size: int, channels: int) -> None:
     if isinstance(image_size, bool) or not isinstance(image_size, int) or image_size < 0:
         raise DataError(f"cannot resize images to {image_size!r} pixels: give a whole number, 0 to leave them as they are")
     if channels not in (0, 1, 3):
         raise DataError(f"cannot turn images into {channels!r} channels: give 1 for grey, 3 for RGB, 0 to leave them")
+    source = sources.spelled(name, root)
+    base, views = sources.parted(source)
+    path, known = Path(base), KNOWN.get(base)
+    side, background = image_size or (known.image_size if known else 0), "black" if "onblack" in views else "white"
+    if path.is_absolute() or background == "black":
+        raw = read_path(path, side, channels, background)
+    else:
+        raw = sources.find(base, sources.data_root(root), download)
+    title = "+".join((path.stem if is_npz(path) else path.name, *views))
+    return dataclasses.replace(assemble(title, raw, side, channels, known, views), source=source)
 
 
-def assemble(name: str, raw: Raw, side: int, channels: int, known: Known | None) -> Dataset:
-    """Check the arrays, convert the images, order them, and add names and normalisation."""
+def assemble(
+    name: str, raw: Raw, side: int = 0, channels: int = 0, known: Known | None = None, views: Sequence[str] = ()
+) -> Dataset:
+    """Check the arrays, convert the images, change them as the views say, order them, and add names and normalisation."""
     raw = check(raw, len(known.classes), known.channels) if known else check(raw)
-    x_train, y_train = canonical(convert(raw.x_train, side, channels, raw.where), raw.y_train)
-    x_test, y_test = canonical(convert(raw.x_test, side, channels, raw.where), raw.y_test)
-    mean, std = _constants(known, x_train.shape[1]) or measure(x_train, raw.where)
+    arrays = []
+    for images, labels in ((raw.x_train, raw.y_train), (raw.x_test, raw.y_test)):
+        images = convert(images, side, channels, raw.where)
+        for view in views:
+            images = VIEWS[view](images)
+        arrays += canonical(images, labels)
+    x_train, y_train = arrays[:2]
+    if known and known.mean and not views and x_train.shape[1] in (known.channels, 3):
+        times = x_train.shape[1] // known.channels  # grey made RGB has the same constant three times
+        mean, std = known.mean * times, known.std * times
+    else:
+        mean, std = measure(x_train, raw.where)
     names = known.classes if known else raw.classes or tuple(map(str, range(int(y_train[-1]) + 1)))
-    tensors = map(torch.from_numpy, (x_train, y_train, x_test, y_test))
-    return Dataset(name, *tensors, mean, std, names, known.note if known else "")
-
-
-def _view(seen: Dataset, name: str, change: Callable[[np.ndarray], np.ndarray]) -> Dataset:
-    """A data set with every image changed, in canonical order again and with a mean and std of its own."""
-    pairs = (seen.x_train, seen.y_train), (seen.x_test, seen.y_test)
-    (x_train, y_train), (x_test, y_test) = (canonical(change(x.numpy()), y.numpy()) for x, y in pairs)
-    tensors = map(torch.from_numpy, (x_train, y_train, x_test, y_test))
-    return Dataset(name, *tensors, *measure(x_train, name), seen.class_names, seen.note)
+    return Dataset(name, *map(torch.from_numpy, arrays), mean, std, names, known.note if known else "")
 
 
 def hold_out(dataset: Dataset, count: int) -> tuple[Dataset, Dataset]:
@@ -255,11 +222,3 @@ def hold_out(dataset: Dataset, count: int) -> tuple[Dataset, Dataset]:
     out, kept = order[:count].sort().values, order[count:].sort().values
     rest = dataclasses.replace(dataset, x_train=dataset.x_train[kept], y_train=dataset.y_train[kept])
     return rest, dataclasses.replace(rest, x_test=dataset.x_train[out], y_test=dataset.y_train[out])
-
-
-def _constants(known: Known | None, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Return the usual mean and std of a known data set, where it has them for this number of channels."""
-    if not known or not known.mean or channels not in (known.channels, 3):
-        return None
-    times = channels // known.channels  # grey made RGB has the same constant three times
-    return known.mean * times, known.std * times

@@ -1,44 +1,38 @@
-"""Reading whole data sets as numpy arrays: .npz files, idx files and scikit-learn's digits (image folders: see `folders`).
-
-Whatever a reader returns goes through `check`, which refuses by name what cannot be used: a condensed set made from data
-that were quietly wrong costs hours before anyone notices.
-"""
+"""Files as arrays: .npz, idx, scikit-learn's digits, and folders of pictures with train/<class>/… and test/<class>/…."""
 
 import gzip
 import hashlib
 import re
 import zipfile
 import zlib
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 
 from ..errors import DataError
 from ..support.kinds import CHECKPOINT, GZIP, NPZ, SET, TORCH, ZIP, kind_of
+from .arrays import ARRAYS, Raw, stack
 
-ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
-UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, NotImplementedError, MemoryError, zipfile.BadZipFile, zlib.error)
+UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, MemoryError, SyntaxError, zipfile.BadZipFile, zlib.error)
 READ = f"give an .npz with {', '.join(ARRAYS)}, or a folder with train/<class>/ and test/<class>/"
 UNPACK, MADE_FROM = "unpack it and name the .npz or the folder that is in it", "name the data that it was made from"
 USES = {NPZ: "let its name end in .npz", ZIP: UNPACK, GZIP: UNPACK, CHECKPOINT: MADE_FROM}
 USES |= {SET: f"{MADE_FROM}, or make an .npz of it with dclib export", TORCH: f"read it with torch.load, then {READ}"}
 
-
-class Raw(NamedTuple):
-    """Images, labels, the place they came from, and the names of the classes where the source states them."""
-
-    x_train: np.ndarray
-    y_train: np.ndarray
-    x_test: np.ndarray
-    y_test: np.ndarray
-    where: str
-    classes: tuple[str, ...] = ()
+GREY = ("1", "L", "LA")  # Pillow's modes of at most 8 bits per channel, without colour
+COLOUR = ("RGB", "RGBA", "RGBX", "P", "PA", "CMYK", "YCbCr", "HSV", "LAB")
+BACKGROUNDS = ("white", "black")  # on which transparent pictures are laid
+SYSTEM = ("__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini")  # what systems leave in folders, besides what begins with a dot
 
 
 def words(error: BaseException) -> str:
-    """The first sentence of an error's text, in order to quote it within one of ours."""
+    """Return the first sentence of an error's text, to quote within one of ours."""
     text = getattr(error, "strerror", None) or getattr(error, "reason", None) or str(error) or type(error).__name__
     return re.split(r"[.!] |\n", str(text).strip())[0].rstrip(".:; ")
 
@@ -49,9 +43,26 @@ def is_npz(path: Path) -> bool:
 
 
 def no_data(path: Path) -> DataError:
-    """What is said of a file that is no data set: what it is, if that can be told, and what can be done with it."""
+    """Return the error for a file that is no data set: it says what the file is, if that can be told, and what to do with it."""
     kind = kind_of(path)
     return DataError(f"{path} is {kind or 'neither an .npz nor a folder'}, not a data set: {USES.get(kind, READ)}")
+
+
+def read_path(path: Path, image_size: int = 0, channels: int = 0, background: str = "white") -> Raw:
+    """Read a folder of pictures, as `read_folder` does, or an .npz file.
+
+    Raises:
+        DataError: it is neither, is not there, or cannot be used.
+    """
+    if path.is_dir():
+        return read_folder(path, image_size, channels, background)
+    if background != "white":
+        raise DataError(f"+onblack is for a folder of images, and {path} is none: leave out +onblack")
+    if not path.is_file():
+        raise DataError(f"there is no {'file' if is_npz(path) else 'folder'} {path}: {READ}")
+    if not is_npz(path):
+        raise no_data(path)
+    return read_npz(path)
 
 
 def read_npz(path: Path) -> Raw:
@@ -60,51 +71,30 @@ def read_npz(path: Path) -> Raw:
     Raises:
         DataError: no such file, not a whole .npz, or an array is missing.
     """
-    if not path.is_file():
-        raise DataError(f"there is no file {path}: give the path of an .npz with {', '.join(ARRAYS)}")
+    keys, arrays = (*ARRAYS, "class_names"), {}
     try:
         with open(path, "rb") as file:  # np.load leaves a path that it cannot read open
             archive = np.load(file, allow_pickle=False)
-            arrays = {key: archive[key] for key in (*ARRAYS, "class_names") if key in archive.files}
-    except (*UNREADABLE, AttributeError) as error:
-        if kind_of(path) not in ("", NPZ):
-            raise no_data(path) from error
-        raise DataError(f"cannot read {path} ({words(error)}): make or fetch the .npz file again") from error
-    for key in ARRAYS:
-        if not isinstance(arrays.get(key), np.ndarray):
-            if kind_of(path) not in ("", NPZ):
-                raise no_data(path)
-            raise DataError(f"{path} has no array {key!r}: an .npz must hold {', '.join(ARRAYS)}")
-    return Raw(**{key: arrays[key] for key in ARRAYS}, where=str(path), classes=_names(arrays))
-
-
-def _names(arrays: dict[str, np.ndarray]) -> tuple[str, ...]:
-    """The classes' names, where an .npz has one for each, as those that `dclib export` writes do."""
-    names = np.asarray(arrays.get("class_names", ()))
-    fit = names.dtype.kind == "U" and names.ndim == 1 and np.size(arrays["y_train"]) and not not_whole(arrays["y_train"]).size
-    if not fit:
-        return ()
-    count, classes = int(arrays["y_train"].max()) + 1, tuple(map(str, names))
-    if len(names) != count or len(set(classes)) != count:
-        said = f"{len(names)}, {len(set(classes))} of them different,"
-        raise DataError(f"class_names has {said} for labels from 0 to {count - 1}: give each class one name of its own")
-    return classes
+            arrays = {key: archive[key] for key in keys if key in getattr(archive, "files", ())}
+        missing = [key for key in ARRAYS if not isinstance(arrays.get(key), np.ndarray)]
+        why = f"it has no array {missing[0]!r}" if missing else ""
+    except UNREADABLE as error:
+        why = words(error)
+    if why and kind_of(path) not in ("", NPZ):
+        raise no_data(path)
+    if why:
+        raise DataError(f"cannot read {path} ({why}): give the path of a whole .npz with {', '.join(ARRAYS)}")
+    names = np.asarray(arrays.pop("class_names", ()))
+    return Raw(**arrays, where=str(path), classes=tuple(map(str, names)) if names.dtype.kind == "U" else ())
 
 
 def npz_counts(path: Path) -> tuple[int, int]:
-    """Return how many training and test images an .npz holds, from its headers alone; (0, 0) if it cannot be read."""
+    """Return how many training and test images an .npz holds, by its labels; (0, 0) if they cannot be read."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            return _rows(archive, "x_train.npy"), _rows(archive, "x_test.npy")
-    except (*UNREADABLE, KeyError, IndexError):
+        with np.load(path) as archive:
+            return len(archive["y_train"]), len(archive["y_test"])
+    except (*UNREADABLE, KeyError, TypeError):
         return 0, 0
-
-
-def _rows(archive: zipfile.ZipFile, member: str) -> int:
-    with archive.open(member) as file:
-        version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        return read(file)[0][0]
 
 
 def read_idx(folder: Path) -> Raw:
@@ -113,16 +103,15 @@ def read_idx(folder: Path) -> Raw:
     Raises:
         DataError: a file cannot be read or is not of the size that it states.
     """
-    return Raw(*(_read_idx_file(folder / f"{part}.gz") for part in IDX), where=str(folder))
-
-
-def _read_idx_file(path: Path) -> np.ndarray:
-    try:
-        content = gzip.decompress(path.read_bytes())
-        shape = np.frombuffer(content, ">i4", content[3], offset=4)
-        return np.frombuffer(content, np.uint8, offset=4 + 4 * len(shape)).reshape(shape)
-    except (*UNREADABLE, IndexError) as error:
-        raise DataError(f"cannot read {path} ({words(error)}): install or fetch the file again") from error
+    arrays = []
+    for path in (folder / f"{part}.gz" for part in IDX):
+        try:
+            content = gzip.decompress(path.read_bytes())
+            shape = np.frombuffer(content, ">i4", content[3], offset=4)
+            arrays.append(np.frombuffer(content, np.uint8, offset=4 + 4 * len(shape)).reshape(shape))
+        except (*UNREADABLE, IndexError) as error:
+            raise DataError(f"cannot read {path} ({words(error)}): install or fetch the file again") from error
+    return Raw(*arrays, where=str(folder))
 
 
 def read_digits() -> Raw:
@@ -131,10 +120,8 @@ def read_digits() -> Raw:
     Within each class the images are ordered by a hash of their index (they come in runs of one writer's); every
     1797/1000-th image in this order trains, which gives each class its share to within one image.
     """
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise DataError("digits needs scikit-learn, which cannot be imported: pip install scikit-learn") from error
+    from sklearn.datasets import load_digits
+
     data = load_digits()
     images, labels = np.rint(data.images * (255 / 16)).astype(np.uint8), data.target.astype(np.int64)
     hashed = [hashlib.sha256(str(i).encode()).digest() for i in range(len(labels))]
@@ -144,84 +131,102 @@ def read_digits() -> Raw:
     return Raw(images[first], labels[first], images[second], labels[second], "scikit-learn")
 
 
-def check(raw: Raw, classes: int = 0, channels: int = 0) -> Raw:
-    """Refuse what cannot be used; return images as uint8 (N, H, W, C) and labels as int64 (N,).
+def read_folder(path: Path, image_size: int = 0, channels: int = 0, background: str = "white") -> Raw:
+    """Read a folder of pictures; its classes are the names of the folders in alphabetical order.
 
     Args:
-        raw: what a reader returned.
-        classes: how many classes there must be; 0 counts them.
-        channels: how many channels there must be; 0 takes any of 1 to 4.
+        path: the folder that holds train and test.
+        image_size: each picture is resized to this square size; with 0 all must be of one size.
+        channels: 1 reads grey, 3 reads RGB, 0 reads grey if every picture is grey and else RGB.
+        background: white or black, on which transparent pictures are laid.
 
     Raises:
-        DataError: names the array, the value and the place.
+        DataError: a folder or a class is missing or empty, a file is no picture, or the sizes differ.
     """
-    x_train, x_test = (_checked_images(raw, key) for key in ("x_train", "x_test"))
-    if x_train.shape[1:] != x_test.shape[1:]:
-        shapes = " and ".join("×".join(map(str, x.shape[1:])) for x in (x_train, x_test))
-        raise DataError(f"x_train and x_test in {raw.where} hold images of different shapes, {shapes}: make them equal")
-    if channels and x_train.shape[3] != channels:
-        raise DataError(f"x_train in {raw.where} has {x_train.shape[3]} channels, not {channels}: replace or rename the file")
-    y_train, y_test = _checked_labels(raw, "y_train", len(x_train)), _checked_labels(raw, "y_test", len(x_test))
-    _check_classes(y_train, y_test, classes or len(raw.classes), raw.where)
-    return raw._replace(x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
+    train, test = (_class_files(path / split) for split in ("train", "test"))
+    if odd := sorted(train.keys() ^ test.keys()):
+        split = "test" if odd[0] in train else "train"
+        raise DataError(f"{path / split} has no folder {odd[0]!r} as its counterpart has: each class needs images in both")
+    files = [file for split in (train, test) for members in split.values() for file in members]
+    pictures = ((str(file), np.asarray(read_picture(file, background, channels))) for file in files)
+    labels = [np.repeat(np.arange(len(split)), [len(members) for members in split.values()]) for split in (train, test)]
+    count = len(labels[0])
+    images = stack(pictures, image_size, channels)
+    return Raw(images[:count], labels[0], images[count:], labels[1], str(path), tuple(train))
 
 
-def _refuse_nan(values: np.ndarray, key: str, where: str) -> None:
-    if values.dtype.kind in "fc" and (bad := np.argwhere(~np.isfinite(values))).size:
-        place = ", ".join(map(str, bad[0]))
-        raise DataError(f"{key} in {where} holds {values[tuple(bad[0])]} at [{place}]: replace it and store whole numbers")
+def _class_files(split: Path) -> dict[str, list[Path]]:
+    """Return the files of each class of train/ or test/, in alphabetical order; é is one letter however a system writes it."""
+    classes: dict[str, list[Path]] = defaultdict(list)
+    for entry in sorted(_listed(split), key=lambda entry: normal(entry.name)):
+        if not entry.is_dir():
+            raise DataError(f"{entry} lies in no class: move it into {split}/<class>/ or remove it")
+        classes[normal(entry.name)] += _listed(entry)
+    if not classes:
+        raise DataError(f"{split} has no class: put the images into {split}/<class>/")
+    for name, members in classes.items():
+        if not members:
+            raise DataError(f"the class {name!r} has no image in {split}: add images or remove its folders")
+        if nested := [member for member in members if member.is_dir()]:
+            advice = f"move its images into {nested[0].parent}, or the folder into {split} as a class of its own"
+            raise DataError(f"{nested[0]} is a folder within the class {name!r}, and classes cannot be nested: {advice}")
+    return classes
 
 
-def _checked_images(raw: Raw, key: str) -> np.ndarray:
-    images: np.ndarray = getattr(raw, key)
-    _refuse_nan(images, key, raw.where)
-    if images.dtype != np.uint8:
-        raise DataError(f"{key} in {raw.where} is {images.dtype}: store pixels as uint8, 0 to 255")
-    if images.ndim == 3:
-        images = images[..., None]
-    if images.ndim != 4 or not 1 <= images.shape[3] <= 4 or 0 in images.shape:
-        shape = getattr(raw, key).shape
-        raise DataError(f"{key} in {raw.where} has the shape {shape}: store images as (N, H, W) or (N, H, W, C) with C from 1 to 4")
-    return images
+def normal(name: str) -> str:
+    """Return a class's name in Unicode's composed form, whichever form a system gave it."""
+    return normalize("NFC", name)
 
 
-def _checked_labels(raw: Raw, key: str, count: int) -> np.ndarray:
-    labels: np.ndarray = getattr(raw, key)
-    _refuse_nan(labels, key, raw.where)
-    if labels.dtype.kind not in "biuf":
-        raise DataError(f"{key} in {raw.where} is {labels.dtype}: store labels as whole numbers from 0 upwards")
-    if labels.ndim == 2 and labels.shape[1] == 1:  # as Keras stores CIFAR's
-        labels = labels[:, 0]
-    if labels.ndim != 1:
-        raise DataError(f"{key} in {raw.where} has the shape {labels.shape}: store one label for each image")
-    if len(labels) != count:
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return sorted(x for x in folder.iterdir() if not x.name.startswith(".") and x.name.lower() not in SYSTEM)
+    except OSError as error:
         raise DataError(
-            f"{raw.where} has {count} images in {key.replace('y', 'x', 1)} but {len(labels)} labels in {key}: make them match"
-        )
-    if (odd := not_whole(labels)).size:
-        raise DataError(f"{key} in {raw.where} has the label {odd[0]}: labels must be whole numbers from 0 upwards")
-    return labels.astype(np.int64)
+            f"cannot read the folder {folder} ({words(error)}): put images into train/<class>/ and test/<class>/"
+        ) from error
 
 
-def not_whole(labels: np.ndarray) -> np.ndarray:
-    """Those of the labels that are no whole number, as 0.7 is none, 1.0 and True are one; or too large for 64 bits."""
-    if labels.dtype.kind not in "biuf":
-        return labels
-    values = labels.astype(np.float64)
-    return labels[(values != np.trunc(values)) | ~(np.abs(values) < 2**63)]
+@contextmanager
+def _opened(file: Path | str) -> Iterator[Any]:
+    """Open a picture; whatever Pillow cannot make of the file is a DataError."""
+    from PIL import Image
+
+    try:
+        with Image.open(file) as picture:
+            yield picture
+    except DataError:
+        raise
+    except (*UNREADABLE, Image.DecompressionBombError) as error:
+        raise DataError(f"cannot read {file} as an image ({words(error)}): repair or remove it") from error
 
 
-def _check_classes(y_train: np.ndarray, y_test: np.ndarray, classes: int, where: str) -> None:
-    present = np.unique(y_train)
-    limit = classes or max(int(present[-1]) + 1, 0)
-    for key, labels in (("y_train", y_train), ("y_test", y_test)):
-        if (outside := labels[(labels < 0) | (labels >= limit)]).size:
-            last = f" to {limit - 1}" if limit else " upwards"
-            raise DataError(f"{key} in {where} has the label {outside[0]}: labels must be whole numbers from 0{last}")
-    if len(present) < limit:
-        gap = int(np.argmax(np.append(present, -1) != np.arange(len(present) + 1)))
-        raise DataError(
-            f"class {gap} has no training image in {where}: add images, or number the {len(present)} classes without a gap"
-        )
-    if limit < 2:
-        raise DataError(f"{where} has one class only: condensing needs at least two")
+def read_picture(file: Path | str, background: str, channels: int = 0) -> Any:
+    """Read a picture from its file, as `flat` gives it.
+
+    Raises:
+        DataError: the file is no whole picture, or one of more than 8 bits per channel.
+    """
+    with _opened(file) as picture:
+        picture.verify()  # a PNG's checksums, which decoding does not look at
+    with _opened(file) as picture:
+        return flat(picture, background, str(file), channels)
+
+
+def flat(picture: Any, background: str, name: str, channels: int = 0) -> Any:
+    """Return Pillow's picture upright as its EXIF says, opaque, and grey (if it is, or `channels` is 1) or RGB.
+
+    Raises:
+        DataError: names the picture, which has pixels of more than 8 bits per channel.
+    """
+    from PIL import Image, ImageOps
+
+    mode = picture.mode
+    if mode not in (*GREY, *COLOUR):
+        raise DataError(f"{name} has pixels of the kind {mode}: save it with 8 bits per channel")
+    picture = ImageOps.exif_transpose(picture)
+    marked = mode in ("1", "L", "RGB") and "transparency" in picture.info  # one value or colour of it is transparent
+    if marked or mode in ("P", "PA", "LA", "RGBA"):
+        colours, picture = picture.convert("RGBA"), Image.new("RGB", picture.size, background)
+        picture.paste(colours, mask=colours)  # c·α + ground·(1 − α), rounded
+    return picture.convert("L" if channels == 1 or mode in GREY else "RGB")

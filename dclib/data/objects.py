@@ -1,17 +1,18 @@
 """A data set from objects in Python: torchvision's, or anything of pairs (image, label) that has a length."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from ..errors import DataError, first_line, one_of
+from .arrays import Raw, no_labels, stack
 from .dataset import Dataset, assemble
-from .folders import BACKGROUNDS, COLOUR, GREY, flat, mode_of, normal
-from .formats import Raw, not_whole
-from .pixels import convert
+from .formats import BACKGROUNDS, flat, normal, read_picture
+
+Rows = list[tuple[Any, int]]  # for each image the data set that gives it, and its index there
 
 
 def from_torchvision(
@@ -19,8 +20,8 @@ def from_torchvision(
 ) -> Dataset:
     """Read two data sets of (image, label) pairs, as torchvision's are, into one of dclib's.
 
-    A picture of Pillow's is turned upright, as its EXIF says, and is laid on the background where it is transparent; those of
-    `ImageFolder` are read from their files for it, since torchvision's own loader drops the transparency.
+    A picture of Pillow's is turned upright, as its EXIF says, and is laid on the background where it is transparent. Those of
+    `ImageFolder` are read from their files by dclib, since torchvision's own loader drops the transparency.
 
     Args:
         train, test: have a length and give pairs; an image is Pillow's, an array (H, W) or (H, W, C) of uint8, or a tensor
@@ -29,145 +30,109 @@ def from_torchvision(
             `classes`, where the data have them; those of an `ImageFolder` are in the order of a folder's classes in dclib.
         name: what the data set is called.
         image_size: each image is resized to this square size; with 0 all must have one size.
-        channels: 1 makes the images grey, 3 makes them RGB, 0 leaves them.
+        channels: 1 makes the images grey, 3 makes them RGB, 0 leaves them; grey images among RGB ones become RGB.
         background: white or black, on which transparent pictures are laid.
 
     Raises:
-        DataError: an object is none of these, images have different shapes, the classes of both are not the same, or the data
+        DataError: an object is none of these, images have different sizes, the classes of both are not the same, or the data
             cannot be used.
         SpecError: an unknown background.
     """
     one_of("background", background, BACKGROUNDS)
-    files = [part for data in (train, test) for part in _parts(data) if _is_folder(part)]
-    grey = bool(files) and all(mode_of(Path(file)) in GREY for part in files for file, _ in part.samples)
-    both = ((train, "training"), (test, "test"))
-    whole = [(_with_own_loader(data, 1 if grey else 3, background), split) for data, split in both]
-    pairs = [_arrays(data, split, image_size, channels, background) for data, split in whole]
-    classes, labels = _named(train, test, [y for _, y in pairs])
-    used = max(int(y.max()) for y in labels) + 1
-    (x_train, _), (x_test, _) = pairs
-    raw = Raw(x_train, labels[0], x_test, labels[1], where=name, classes=classes if len(classes) == used else ())
-    return assemble(name, raw, image_size, channels, None)
+    rows = {"training": _rows(train, background), "test": _rows(test, background)}
+    labels: dict[str, list[int]] = {split: [] for split in rows}
+    images = stack(_images(rows, labels, background), image_size, channels)
+    classes, (y_train, y_test) = _named(*rows.values(), *map(np.array, labels.values()))
+    count = len(y_train)
+    return assemble(name, Raw(images[:count], y_train, images[count:], y_test, name, classes), image_size, channels)
 
 
-def _parts(data: Any) -> list[Any]:
-    """What a `Subset` is taken from, or a `ConcatDataset` is made of; else the data themselves."""
-    kind = type(data).__name__
-    inner = [data.dataset] if kind == "Subset" else data.datasets if kind == "ConcatDataset" else []
-    return [part for one in inner for part in _parts(one)] or [data]
+def _rows(data: Any, background: str) -> Rows:
+    """List the images of data, by the data set that a `Subset` is taken from or a `ConcatDataset` is made of.
 
+    An `ImageFolder` reads its files as dclib does, unless it has a loader of the user's.
+    """
+    from torchvision.datasets.folder import default_loader
 
-def _is_folder(data: Any) -> bool:
-    """Whether it is an `ImageFolder` that reads its files with torchvision's own loader."""
-    return getattr(getattr(data, "loader", None), "__module__", "") == "torchvision.datasets.folder"
-
-
-def _with_own_loader(data: Any, channels: int, background: str) -> Any:
-    """The same data, but where they are of an `ImageFolder`, its files are read as `flat` says: torchvision drops transparency."""
     kind = type(data).__name__
     if kind == "Subset":
+        rows = _rows(data.dataset, background)
+        return [rows[i] for i in data.indices]
+    if kind == "ConcatDataset":
+        return [row for part in data.datasets for row in _rows(part, background)]
+    if getattr(data, "loader", None) is default_loader:
         data = copy(data)
-        data.dataset = _with_own_loader(data.dataset, channels, background)
-    elif kind == "ConcatDataset":
-        data = copy(data)
-        data.datasets = [_with_own_loader(part, channels, background) for part in data.datasets]
-    elif _is_folder(data):
-        data = copy(data)
-        data.loader = lambda file: _read(file, channels, background)
-    return data
+        data.loader = lambda file: read_picture(file, background)
+    return [(data, i) for i in range(len(data) if hasattr(data, "__len__") else 1)]
 
 
-def _read(file: str, channels: int, background: str) -> Any:
-    from PIL import Image
+def _images(rows: Mapping[str, Rows], labels: Mapping[str, list[int]], background: str) -> Iterator[tuple[str, np.ndarray]]:
+    """Give the name and the pixels of each image, and append its label to those of its split."""
+    for split, some in rows.items():
+        if not some:
+            raise DataError(f"the {split} data are empty: give images of each class")
+        try:
+            for n, (data, i) in enumerate(some):
+                row, name = data[i], f"{split} image {n}"
+                image, label = (row["image"], row["label"]) if isinstance(row, Mapping) else row
+                labels[split].append(_label(label, name))
+                yield name, _pixels(image, name, background)
+        except DataError:
+            raise
+        except Exception as error:  # whatever the user's object raises
+            said = f"{type(error).__name__}: {first_line(error)}"
+            advice = "give pairs as torchvision's data sets do, or mappings with 'image' and 'label'"
+            raise DataError(f"the {split} data are no pairs (image, label) ({said}): {advice}") from error
 
-    with Image.open(file) as image:
-        return flat(image, channels, background) if image.mode in (*GREY, *COLOUR) else image.convert("RGB")
+
+def _label(label: Any, name: str) -> int:
+    array = np.asarray(label)
+    if array.size != 1 or no_labels(array.reshape(1)).size:
+        said = " ".join(repr(label).split())
+        raise DataError(f"{name} has the label {said}: give each image one whole number from 0 upwards")
+    return int(array.item())
 
 
-def _named(train: Any, test: Any, labels: list[np.ndarray]) -> tuple[tuple[str, ...], list[np.ndarray]]:
-    """The classes' names, and the labels of both data by these names; é is one letter however a system writes it."""
-    names = [_names(data) for data in (train, test)]
-    if not all(names):
-        return tuple(map(normal, names[0])), labels
-    ours, theirs = (set(map(normal, some)) for some in names)
-    if odd := sorted(ours ^ theirs):
+def _pixels(image: Any, name: str, background: str) -> np.ndarray:
+    """Return one image as uint8 (H, W) or (H, W, C)."""
+    array = np.asarray(flat(image, background, name) if isinstance(image, Image.Image) else image)
+    if hasattr(image, "dim") and array.ndim == 3:  # a tensor: channels first
+        array = array.transpose(1, 2, 0)
+    if np.issubdtype(array.dtype, np.floating):
+        if not (np.isfinite(array).all() and array.min() >= 0 and array.max() <= 1):
+            raise DataError(f"{name} holds floats outside of [0, 1]: leave out what normalises it, dclib does that itself")
+        array = np.rint(array * 255).astype(np.uint8)
+    if array.dtype != np.uint8 or array.ndim not in (2, 3):
+        raise DataError(f"{name} is an array of {array.dtype} with shape {array.shape}: give uint8 (H, W, C) or floats in [0, 1]")
+    return array
+
+
+def _named(train: Rows, test: Rows, *labels: np.ndarray) -> tuple[tuple[str, ...], tuple[np.ndarray, ...]]:
+    """Return the classes' names, and the labels of both data by these names; é is one letter however a system writes it."""
+    from torchvision.datasets import DatasetFolder
+
+    names = [_names(rows) for rows in (train, test)]
+    ours, theirs = map(set, names)
+    if ours and theirs and (odd := sorted(ours ^ theirs)):
         has, lacks = ("training", "test") if odd[0] in ours else ("test", "training")
         raise DataError(f"the {has} data have the class {odd[0]!r} and the {lacks} data do not: give both the same classes")
-    classes = sorted(ours) if all(map(_is_folder, _parts(train))) else list(dict.fromkeys(map(normal, names[0])))
-    if any(int(y.max(initial=0)) >= len(some) for some, y in zip(names, labels, strict=True)):
-        return (), labels
-    where = [np.array([classes.index(normal(name)) for name in some]) for some in names]
-    return tuple(classes), [places[y] for places, y in zip(where, labels, strict=True)]
+    classes = names[0]
+    if all(y.max() < len(some) for some, y in zip(names, labels, strict=True)):
+        in_folders = all(isinstance(data, DatasetFolder) for data, _ in train)
+        classes = tuple(sorted(ours) if in_folders else dict.fromkeys(classes))
+        labels = tuple(np.array([classes.index(name) for name in some])[y] for some, y in zip(names, labels, strict=True))
+    used = 1 + max(int(y.max()) for y in labels)
+    return (classes if len(classes) == used else ()), labels
 
 
-def _names(data: Any) -> tuple[str, ...]:
-    """The names of the classes of data, in the order of their labels; none where the data have none.
+def _names(rows: Rows) -> tuple[str, ...]:
+    """Return the names of the classes of data, in the order of their labels; none where the data have none.
 
     Raises:
         DataError: the parts of a `ConcatDataset` have different ones, so that their labels mean different things.
     """
-    every = {tuple(map(str, getattr(part, "classes", ()))) for part in _parts(data)}
+    every = {tuple(normal(str(name)) for name in getattr(data, "classes", ())) for data, _ in rows}
     if len(every) > 1:
         listed = " and ".join(", ".join(names) or "none" for names in sorted(every))
         raise DataError(f"the parts of the data have different classes, {listed}: give parts with the same ones")
     return every.pop()
-
-
-def _arrays(pairs: Any, split: str, image_size: int, channels: int, background: str) -> tuple[np.ndarray, np.ndarray]:
-    """Images (N, H, W, C) and labels."""
-    try:
-        found = (_pair(pairs[i], split) for i in range(len(pairs)))
-        images, labels = zip(*((_pixels(image, background), _label(label, split)) for image, label in found), strict=True)
-    except DataError:
-        raise
-    except Exception as error:  # whatever the user's object raises
-        said = f"{type(error).__name__}: {first_line(error)}"
-        raise DataError(f"the {split} data are no pairs (image, label) ({said}): give a data set as torchvision's are") from error
-    if image_size:
-        images = [_fitted(image, image_size, channels) for image in images]
-    if odd := [image.shape for image in images if image.shape != images[0].shape]:
-        shapes = " and ".join("×".join(map(str, shape)) for shape in (images[0].shape, odd[0]))
-        raise DataError(f"the {split} images have different shapes, {shapes}: give an image_size to which all are resized")
-    return np.stack(images), np.array(labels, np.int64)
-
-
-def _pair(row: Any, split: str) -> Any:
-    if not isinstance(row, Mapping):
-        return row
-    if missing := {"image", "label"} - row.keys():
-        has = ", ".join(map(repr, row))
-        raise DataError(f"the {split} data have {has} and no {sorted(missing)[0]!r}: name the columns 'image' and 'label'")
-    return row["image"], row["label"]
-
-
-def _label(label: Any, split: str) -> int:
-    array = np.asarray(label)
-    if array.size != 1 or not_whole(array.reshape(1)).size:
-        said = " ".join(repr(label).split())
-        raise DataError(f"the {split} data have the label {said}: give each image one whole number from 0 upwards")
-    return int(array.item())
-
-
-def _fitted(image: np.ndarray, side: int, channels: int) -> np.ndarray:
-    return convert(image[None], side, channels, "an image")[0].transpose(1, 2, 0)
-
-
-def _plain(image: Any, background: str) -> Any:
-    """A PIL image as grey or RGB, whatever its mode, upright and opaque; anything else as it is."""
-    mode = getattr(image, "mode", None)
-    return flat(image, 1 if mode in GREY else 3, background) if mode in (*GREY, *COLOUR) else image
-
-
-def _pixels(image: Any, background: str) -> np.ndarray:
-    """One image as uint8 (H, W, C)."""
-    array = np.asarray(_plain(image, background))
-    if hasattr(image, "dim"):  # a tensor: channels first
-        array = array[None] if array.ndim == 2 else array
-        array = array.transpose(1, 2, 0)
-    if np.issubdtype(array.dtype, np.floating):
-        if not (np.isfinite(array).all() and array.min() >= 0 and array.max() <= 1):
-            raise DataError("an image holds floats outside of [0, 1]: leave out what normalises it, dclib does that itself")
-        array = np.rint(array * 255).astype(np.uint8)
-    if array.dtype != np.uint8 or array.ndim not in (2, 3):
-        raise DataError(f"an image is an array of {array.dtype} with shape {array.shape}: give uint8 (H, W, C) or floats in [0, 1]")
-    return array[..., None] if array.ndim == 2 else array

@@ -1,10 +1,9 @@
-"""Where the paper's data sets come from (Sec. 3, "Datasets"): the data root, Debian's files, torchvision.
+"""What a name or a path means, and where its images are: the paper's data sets (Sec. 3, "Datasets") and the user's own.
 
-`find` looks a name up in the data root ($DCLIB_DATA, else the user's cache folder): an .npz of that name, torchvision's
-files, Debian's, then torchvision's download. Nothing here imports torch before a data set must come from torchvision.
+A name is looked up in the data root ($DCLIB_DATA, else the user's cache folder): an .npz of that name, torchvision's files,
+Debian's, then torchvision's download. Nothing here imports torch before a data set must come from torchvision.
 """
 
-import hashlib
 import os
 import re
 import socket
@@ -18,8 +17,8 @@ import numpy as np
 
 from ..errors import DataError, SpecError, one_of
 from ..support.files import locked
-from .formats import ARRAYS, IDX, Raw, is_npz, npz_counts, read_digits, read_idx, read_npz, words
-from .pixels import ONBLACK, VIEWS
+from .arrays import ARRAYS, VIEWS, Raw
+from .formats import IDX, is_npz, npz_counts, read_digits, read_idx, read_npz, words
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 SILENCE = 30  # seconds after which a download that receives nothing is given up
@@ -31,13 +30,15 @@ CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 CIFAR100 = tuple(
     re.findall(
         r"\w+",
-        """apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can castle
-    caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin elephant flatfish
-    forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster man maple_tree motorcycle
-    mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain plate poppy porcupine
-    possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper snail snake spider squirrel streetcar
-    sunflower sweet_pepper table tank telephone television tiger tractor train trout tulip turtle wardrobe whale willow_tree
-    wolf woman worm""",
+        """
+        apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can castle
+        caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin elephant flatfish
+        forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster man maple_tree motorcycle
+        mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain plate poppy
+        porcupine possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper snail snake spider
+        squirrel streetcar sunflower sweet_pepper table tank telephone television tiger tractor train trout tulip turtle
+        wardrobe whale willow_tree wolf woman worm
+        """,
     )
 )
 
@@ -54,6 +55,7 @@ class Known:
     torchvision: str = ""  # the class in torchvision.datasets
     files: tuple[str, ...] = ()  # torchvision's: that all are there shows that it need not download
     note: str = ""
+    image_size: int = 0  # to which images are resized if nothing else is asked for
 
 
 def _idx(name: str) -> tuple[str, ...]:
@@ -64,7 +66,7 @@ _SVHN = (0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970), "SVHN"
 _CIFAR10 = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010), "CIFAR10"  # std: the mean of the images' own
 _CIFAR100 = (0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762), "CIFAR100"
 KNOWN = {
-    "digits": Known(DIGITS, (1000, 797)),
+    "digits": Known(DIGITS, (1000, 797), image_size=28),
     "mnist": Known(DIGITS, (60000, 10000), 1, (0.1307,), (0.3081,), "MNIST", _idx("MNIST")),
     "fashionmnist": Known(FASHION, (60000, 10000), 1, (0.2861,), (0.3530,), "FashionMNIST", _idx("FashionMNIST")),
     "svhn": Known(DIGITS, (73257, 26032), 3, *_SVHN, ("train_32x32.mat", "test_32x32.mat")),
@@ -91,10 +93,20 @@ def data_root(root: str | os.PathLike | None = None) -> Path:
     return Path(root or os.environ.get("DCLIB_DATA") or Path(cache) / "dclib").expanduser()
 
 
+def all_names(root: Path) -> list[str]:
+    """Return the names of data sets: those known, and those of the user's own .npz files in the data root."""
+    own = (path.stem for path in root.glob("*.npz") if not path.name.startswith("."))  # macOS leaves ._NAME beside NAME
+    return [*KNOWN, *sorted(set(own) - KNOWN.keys())]
+
+
 def available(root: str | os.PathLike | None = None) -> list[Available]:
-    """List every data set that `find` can be asked for, with the place where it would be found."""
-    folder = data_root(root)
-    return [_available(name, folder) for name in all_names(folder)]
+    """List every data set that has a name, with the place where it would be found."""
+    rows, folder = [], data_root(root)
+    for name in all_names(folder):
+        where, known = _where(name, folder), KNOWN.get(name)
+        counts = npz_counts(folder / f"{name}.npz") if where == "npz" else known.counts
+        rows.append(Available(name, where if all(counts) else "unreadable", *counts, known.note if known else ""))
+    return rows
 
 
 def spelled(name: str | os.PathLike, root: str | os.PathLike | None = None) -> str:
@@ -106,59 +118,28 @@ def spelled(name: str | os.PathLike, root: str | os.PathLike | None = None) -> s
     Raises:
         DataError: no file can be called so.
     """
-    base, view = parted(name)
-    if view:
-        return f"{spelled(base if isinstance(name, str) else Path(base), root)}+{view}"
-    path, text = as_path(name), str(name)
-    bare = isinstance(name, str) and os.sep not in text and not is_npz(path)
-    if bare and (not text or text in KNOWN or (data_root(root) / f"{text}.npz").is_file() or not path.exists()):
-        return text
-    return os.path.abspath(path)
+    base, views = parted(name)
+    path = _path(base)
+    bare = isinstance(name, str) and os.sep not in base and not is_npz(path)
+    named = not base or base in KNOWN or (data_root(root) / f"{base}.npz").is_file()
+    if not bare or (path.exists() and not named):
+        base = os.path.abspath(path)
+    return "+".join((base, *views))
 
 
-def parted(name: str | os.PathLike) -> tuple[str, str]:
-    """A data set's name without its last view, and that view; empty if it has none."""
-    base, _, view = str(name).rpartition("+")
-    return (base, view) if view in (*VIEWS, ONBLACK) else (str(name), "")
+def parted(name: str | os.PathLike) -> tuple[str, tuple[str, ...]]:
+    """Split a name or path from the views at its end; what exists under its whole name has none."""
+    base, views = str(name), ()
+    while "+" in base:
+        shorter, _, view = base.rpartition("+")
+        if view not in VIEWS or (shorter not in KNOWN and _path(base).exists()):
+            break
+        base, views = shorter, (view, *views)
+    return base, views
 
 
-def own_place(name: str) -> Path | None:
-    """Where the user's own data of that name, as `spelled` gives it, lies on this machine; None if it is not here, or is known."""
-    name = _seen(name)
-    return _place(name) if name not in KNOWN and _place(name).exists() else None
-
-
-def stamp(name: str) -> str:
-    """What is another as soon as a user's file or folder of that name changes: a hash of its files' sizes and times."""
-    place = _place(_seen(name))
-    try:
-        if not place.exists():  # data that is known, and not from an .npz
-            return str(place)
-        files = sorted(path for split in ("train", "test") for path in (place / split).rglob("*")) if place.is_dir() else [place]
-        states = [(str(path), state.st_size, state.st_mtime_ns) for path, state in zip(files, map(os.stat, files), strict=True)]
-    except OSError:  # whoever loads it says why
-        return ""
-    return hashlib.sha256(repr(states).encode()).hexdigest()
-
-
-def _seen(name: str) -> str:
-    """The data whose view, or view of a view, a name may be."""
-    base, view = parted(name)
-    return _seen(base) if view else name
-
-
-def _place(name: str) -> Path:
-    """Where a user's file or folder of that name is, if there is one."""
-    return Path(name) if os.path.isabs(name) else data_root() / f"{name}.npz"
-
-
-def all_names(root: Path) -> list[str]:
-    """The names of data sets: those known, and those of the user's own .npz files in the data root."""
-    return [*KNOWN, *sorted(path.stem for path in root.glob("*.npz") if path.stem not in KNOWN)]
-
-
-def as_path(name: str | os.PathLike) -> Path:
-    """What a data set is called, as a path, in which ~ stands for the home folder.
+def _path(name: str) -> Path:
+    """Return a name as a path, in which ~ stands for the home folder.
 
     Raises:
         DataError: no file can be called so.
@@ -167,22 +148,33 @@ def as_path(name: str | os.PathLike) -> Path:
         path = Path(name).expanduser()
         path.exists()
     except (OSError, RuntimeError, ValueError) as error:
-        short = str(name) if len(str(name)) < 60 else f"{str(name)[:60]}…"
+        short = name if len(name) < 60 else f"{name[:60]}…"
         raise DataError(f"no data set can be called {short!r} ({words(error)}): give a name or a path") from None
     return path
 
 
-def _available(name: str, root: Path) -> Available:
-    known, where = KNOWN.get(name), _where(name, root)
-    note = known.note if known else ""
-    if where != "npz":
-        return Available(name, where, *known.counts, note)
-    counts = npz_counts(root / f"{name}.npz")
-    return Available(name, "npz" if all(counts) else "unreadable", *counts, note)
+def own_place(name: str) -> Path | None:
+    """Return where the user's own data of a name, as `spelled` gives it, is here; None if it is elsewhere, or is known."""
+    base, _ = parted(name)
+    return place if base not in KNOWN and (place := _place(base)).exists() else None
+
+
+def stamp(name: str) -> str:
+    """Return a text that changes, in this process, as soon as a file of the user's data of that name does."""
+    place = _place(parted(name)[0])
+    try:
+        states = [(path, os.stat(path).st_size, os.stat(path).st_mtime_ns) for path in (place, *sorted(place.rglob("*")))]
+    except OSError:  # data that is known, and not from an .npz; or whoever loads it says why
+        states = []
+    return f"{place} {hash(tuple(states))}"
+
+
+def _place(base: str) -> Path:
+    return Path(base) if os.path.isabs(base) else data_root() / f"{base}.npz"
 
 
 def _where(name: str, root: Path) -> str:
-    """Say where a data set would be found, in the order of look-up."""
+    """Say where the data set of a name is, in the order of look-up."""
     if name == "digits":
         return "embedded"
     if (root / f"{name}.npz").is_file():
@@ -216,77 +208,56 @@ def find(name: str, root: Path, download: bool = True) -> Raw:
         return read_npz(root / f"{name}.npz")
     if where == "debian":
         return read_idx(DEBIAN)
-    if where == "downloadable" and not download:
-        raise DataError(f"{name} is not on this machine: {_three_ways(name, root)}")
-    return _from_torchvision(name, root, where == "torchvision", download)
+    try:
+        with nullcontext() if where == "torchvision" or not download else locked(root):
+            return _from_torchvision(name, root, download)
+    except Exception as error:  # torchvision lets through whatever its parsers and urllib raise
+        why = f"cannot read torchvision's files of {name} in {root} ({words(error)}): delete and fetch them again"
+        if where != "torchvision":
+            why = (
+                f"{name} is not on this machine ({words(error)}): put {name}.npz (with {', '.join(ARRAYS)}) into {root}, or put "
+                f"torchvision's files there ({', '.join(KNOWN[name].files)}), or run the command once on a machine with a "
+                "network, which downloads them"
+            )
+        raise DataError(why) from error
 
 
-def _three_ways(name: str, root: Path) -> str:
-    return (
-        f"put {name}.npz (with {', '.join(ARRAYS)}) into {root}, or put torchvision's files there "
-        f"({', '.join(KNOWN[name].files)}), or run the command once on a machine with a network, which downloads them"
-    )
-
-
-def _from_torchvision(name: str, root: Path, present: bool, download: bool) -> Raw:
+def _from_torchvision(name: str, root: Path, download: bool) -> Raw:
     """Read a data set through torchvision, which draws a progress bar while it downloads.
 
     With `download`, files that are present but damaged are fetched again where torchvision knows their checksums.
     """
     known = KNOWN[name]
-    try:
-        with nullcontext() if present else locked(root), _given_up_when_silent(), _no_half_files(known, root):
-            splits = ("test",) if name == "svhn10k" else ("train", "test")
-            parts = [_split(known.torchvision, root, split, download) for split in splits]
-    except ImportError as error:
-        package = error.name or "torchvision"
-        raise DataError(
-            f"{name} needs {package}, which cannot be imported: pip install {package}, or put {name}.npz into {root}"
-        ) from error
-    except Exception as error:  # torchvision lets through whatever its parsers and urllib raise
-        if not present:
-            raise DataError(
-                f"{name} is not on this machine and cannot be downloaded ({words(error)}): {_three_ways(name, root)}"
-            ) from error
-        raise DataError(
-            f"cannot read torchvision's files of {name} in {root} ({words(error)}): delete and fetch them again"
-        ) from error
+    with _safe_download(known, root):
+        test = _split(known.torchvision, root, False, download)
+        train = test if name == "svhn10k" else _split(known.torchvision, root, True, download)
     if name == "svhn10k":
-        images, labels = parts[0]
-        parts = [(images[:8000], labels[:8000]), (images[8000:10000], labels[8000:10000])]
-    return Raw(*parts[0], *parts[1], where=f"torchvision's files in {root}")
+        train, test = ([array[part] for array in test] for part in (slice(8000), slice(8000, 10000)))
+    return Raw(*train, *test, where=f"torchvision's files in {root}")
 
 
-def _split(kind: str, root: Path, split: str, download: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return images (N, H, W) or (N, H, W, C) and labels of the "train" or "test" split."""
+def _split(kind: str, root: Path, train: bool, download: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return images (N, H, W) or (N, H, W, C) and labels of the training or the test split."""
     from torchvision import datasets
 
-    make = getattr(datasets, kind)
     if kind == "SVHN":
-        part = make(str(root), split=split, download=download)
+        part = datasets.SVHN(str(root), split="train" if train else "test", download=download)
         return part.data.transpose(0, 2, 3, 1), part.labels
-    part = make(str(root), train=split == "train", download=download)
+    part = getattr(datasets, kind)(str(root), train=train, download=download)
     return np.asarray(part.data), np.asarray(part.targets)
 
 
 @contextmanager
-def _given_up_when_silent() -> Iterator[None]:
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(SILENCE)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
-
-
-@contextmanager
-def _no_half_files(known: Known, root: Path) -> Iterator[None]:
-    """Remove the files that a failed or interrupted download leaves, where torchvision would later take them for whole."""
+def _safe_download(known: Known, root: Path) -> Iterator[None]:
+    """Give up on a server that is silent, and remove the half files of a failed download that torchvision would take for whole."""
     files = [root / file for file in known.files if known.torchvision in UNVERIFIED]
-    new = [file for file in files if not file.exists()]
+    new, before = [file for file in files if not file.exists()], socket.getdefaulttimeout()
+    socket.setdefaulttimeout(SILENCE)
     try:
         yield
     except BaseException:
         for file in new:
             file.unlink(missing_ok=True)
         raise
+    finally:
+        socket.setdefaulttimeout(before)

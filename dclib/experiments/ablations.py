@@ -6,8 +6,7 @@
 from typing import Any
 
 from ..spec import ConvNet
-from ..spec.recipes import FAST
-from ..spec.variants import steps
+from ..spec.variants import FAST, steps
 
 PLACE = dict(dataset=("mnist",), ipc=(1,))
 CONVNET = dict(network=("ConvNet",), test_network=("ConvNet",))

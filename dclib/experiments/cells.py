@@ -80,6 +80,11 @@ class Cell:
         return self.ipc * sum(COST.get(name.partition(":")[0], 1.0) for name in (self.network, self.test_network))
 
     @property
+    def together(self) -> int:
+        """How many of its runs are done side by side: one network, as each set of many random ones has, is too few for a GPU."""
+        return 100 if self.network in ORS else 1
+
+    @property
     def datasets(self) -> tuple[str, ...]:
         """The data sets it needs: one."""
         return (self.dataset,)

@@ -5,13 +5,14 @@ ordered steps at the learned rates, as the method is meant, and `distill-plain`,
 """
 
 import dataclasses
-from collections.abc import Sequence
-from statistics import fmean, pstdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..spec import Condensation, MakeSet, Network, Training
 from ..spec.architectures import FAMILIES
 from ..spec.baselines import CIFAR10, Distillation
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DD = {"distill": "rates", "distill-plain": "plain"}  # and the way in which networks are then trained
 COLOURED = ("cifar10", "cifar100", "svhn", "svhn10k")
@@ -73,51 +74,18 @@ def belongs(place: dict[str, Any]) -> bool:
     return own == "LeNet" and place["ipc"] > 1 and made != "whole" and trained != "AlexCifarNet"
 
 
-def _column(outcome: Any) -> Any:
-    """An outcome of condensed images under the name of the method."""
-    made = outcome.place["network"]
-    name = CONDENSED if made == learner(outcome.place["dataset"]) else made
-    return dataclasses.replace(outcome, place={**outcome.place, "network": name})
+def table_3(cells: "pd.DataFrame") -> "pd.DataFrame":
+    """The rows of Table 3: both methods, and the whole set, with the network that learned."""
+    own = (cells.test_network == cells.dataset.map(learner)) | (cells.test_network == cells.network)
+    return _by_method(cells[own & (cells.network != "distill-plain")])
 
 
-def table_3(outcomes: Sequence[Any]) -> list[Any]:
-    """The outcomes of Table 3: both methods, and the whole set, with the network that learned."""
-    found = [o for o in outcomes if o.place["network"] != "distill-plain"]
-    return [_column(o) for o in found if o.place["test_network"] in (learner(o.place["dataset"]), o.place["network"])]
+def table_10(cells: "pd.DataFrame") -> "pd.DataFrame":
+    """The rows of Table T10: ten images per class (at smoke two), learned with LeNet, and networks trained on them."""
+    grey = cells.dataset.map(learner) == "LeNet"
+    return _by_method(cells[grey & (cells.network != "whole") & (cells.ipc > 1)])
 
 
-def table_10(outcomes: Sequence[Any]) -> list[Any]:
-    """The outcomes of Table T10: ten images per class (at smoke two), learned with LeNet, and networks trained on them."""
-    found = [o for o in outcomes if o.place["network"] != "whole" and learner(o.place["dataset"]) == "LeNet"]
-    return [_column(o) for o in found if o.place["ipc"] > 1]
-
-
-def spread_sentence(outcomes: Sequence[Any]) -> str:
-    """How much both methods' numbers vary from set to set; empty where no cell has several sets."""
-    said = []
-    for o in (o for o in table_3(outcomes) if o.place["network"] in ("distill", CONDENSED) and o.shown and len(o.sets) > 1):
-        means = list(map(fmean, o.sets))
-        name = "Dataset Distillation's" if o.place["network"] == "distill" else "condensation's"
-        where = f"{len(means)} sets at {o.place['ipc']} per class of {o.place['dataset']}"
-        said.append(f"{name} {where} from {min(means):.1f} to {max(means):.1f} % (deviation of the means {pstdev(means):.1f})")
-    return f"From set to set: {'; '.join(said)}." if said else ""
-
-
-def skipped_sentence(outcomes: Sequence[Any]) -> str:
-    """How many iterations of recorded sets were skipped, because a network left the finite numbers; empty if none were."""
-    counts = {}
-    for o in (o for o in outcomes if o.place["network"] in DD):
-        for r in (r for r in o.records if r["kind"] == "MakeSet" and r.get("skipped")):
-            counts[r["key"]] = f"{r['skipped']} of {o.place['dataset']} at {o.place['ipc']} per class, seed {r['run']['seed']}"
-    return f"Iterations skipped, because a network left the finite numbers: {'; '.join(counts.values())}." if counts else ""
-
-
-def truncated_sentence(outcomes: Sequence[Any]) -> str:
-    """Which recorded sets of Dataset Distillation were learned in fewer epochs than the original's; empty if none were."""
-    cut = {}
-    for o in (o for o in outcomes if o.place["network"] in DD):
-        dataset, ipc, full = o.place["dataset"], o.place["ipc"], of_paper(o.place["dataset"], o.place["ipc"]).epochs
-        epochs = {r["run"]["distillation"]["epochs"] for r in o.records if r["kind"] == "MakeSet"}
-        if epochs and min(epochs) < full:
-            cut[dataset, ipc] = f"{dataset} at {ipc} per class after {min(epochs)} of {full} epochs"
-    return f"Truncated, so that the original may reach more: Dataset Distillation of {'; '.join(cut.values())}." if cut else ""
+def _by_method(cells: "pd.DataFrame") -> "pd.DataFrame":
+    """Rows whose condensed images stand under the name of the method."""
+    return cells.assign(network=cells.network.mask(cells.network == cells.dataset.map(learner), CONDENSED))

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from ..spec import GUIDED, Condensation, ConvNet, Network, Training, WholeTraining, loops, variants
 from ..spec.baselines import Distillation, GanTraining
-from ..spec.checks import usual_augmentation
 from . import ablations, dd
 from .cells import AXES, GAN, INSTEAD, ORS, RANDOM, REAL, WHOLE, Cell, Run
 
@@ -15,15 +14,13 @@ __all__ = [
 ]
 
 def paper_condensation(cell: Cell) -> Condensation:
-    """The paper's hyper-parameters (appendix A); with MLP and the paper's distance, η_S is 0.01."""
-    network, layerwise = Network.parse(cell.network), variants.parse(cell.variant).get("distance", "layerwise") == "layerwise"
-    return Condensation(ipc=cell.ipc, network=network, image_lr=0.01 if network.family == "MLP" and layerwise else 0.1).resolve()
+    """The paper's hyper-parameters (appendix A)."""
+    return variants.recipe(ipc=cell.ipc, network=cell.network, **variants.parse(cell.variant))
 
 
 def paper_training(cell: Cell) -> Training:
     """Stage T as in the authors' code."""
-    network = Network.parse(cell.test_network)
-    return Training(network=network, augment=usual_augmentation(cell.dataset, network)).resolve()
+    return variants.stage_t(cell.dataset, network=cell.test_network)
 
 
 WHOLE_AUGMENT = {"mnist": "crop+scale+rotate", "digits": "none", "cifar10": "crop+flip", "cifar100": "crop+flip"}

@@ -7,7 +7,7 @@ spells out its cases. What a case shares with a cell of a table is all that runn
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from ..errors import SpecError, one_of
 from ..spec import Condensation, ConvNet, MakeSet, Network, WholeTraining
@@ -36,6 +36,7 @@ class Case:
     datasets: tuple[str, ...]
     spelled: Callable[[], Iterator[ApplicationRun]]
     cost: float
+    together: ClassVar[int] = 1  # of its runs are done side by side
 
     def __getitem__(self, name: str) -> Any:
         return dict(self.place)[name]

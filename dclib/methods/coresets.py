@@ -1,8 +1,7 @@
-"""The coreset baselines (the paper's Sec. 3.1 and appendix C): real images in place of condensed ones.
+"""The coreset baselines of Table 1 (Sec. 3.1 and appendix C): a few real images of each class in place of condensed ones.
 
-`random` draws them; `herding` and `k_center` look at the features that a network trained on the whole set gives them, and
-`forgetting` at how often that training lost them. Each takes what it needs of one class and returns indices into it;
-`select` does so for every class.
+`random` draws the images of one class; `herding` and `k_center` choose by the features of a network trained on the whole set,
+`forgetting` by how often that training forgot each image (see `full_training`). `select` chooses the images of every class.
 """
 
 import torch
@@ -22,12 +21,12 @@ Indices = Int[Tensor, " ipc"]
 
 
 def random(count: int, ipc: int, draw: Generator) -> Indices:
-    """Draw `ipc` of `count` images without replacement; a class that is taken whole is left in its order."""
+    """Draw `ipc` of `count` images without replacement; all of them are left in their order."""
     return torch.randperm(count, generator=draw)[:ipc] if ipc < count else torch.arange(count)
 
 
 def herding(features: Features, ipc: int) -> Indices:
-    """Choose, one after the other, the image that brings the mean of those chosen nearest to the class's mean (Welling, 2009).
+    """Choose, one after the other, the image that brings the mean of the chosen ones nearest to the class's mean (Welling, 2009).
 
     Args:
         features: φ of each image of a class, in the order of their indices.
@@ -53,7 +52,7 @@ def k_center(features: Features, ipc: int) -> Indices:
     nearest = torch.full_like(features[:, 0], torch.inf)  # to the nearest centre
     while len(chosen) < ipc:
         nearest = torch.minimum(nearest, _distances(features, features[chosen[-1]]))
-        nearest[chosen] = -1  # twins of a centre are still to be had
+        nearest[chosen] = -1  # so that the twin of a centre can still be chosen, and the centre itself cannot
         chosen.append(int(nearest.argmax()))
     return torch.tensor(chosen)
 
@@ -78,7 +77,7 @@ def _distances(features: Features, point: Float[Tensor, " d"]) -> Float[Tensor, 
 
 @torch.inference_mode()
 def features_of(dataset: Dataset, network: Classifier, indices: Int[Tensor, " n"]) -> Features:
-    """What the network gives to its last linear layer for these training images, in float64."""
+    """Return what enters the network's last linear layer for these training images, in float64."""
     network.eval()
     images = dataset.x_train[indices.to(dataset.x_train.device)]
     return torch.cat([network.features(dataset.normalise(x)).double().cpu() for x in images.split(BATCH)])
@@ -113,14 +112,12 @@ def select(
     """
     one_of("method", method, METHODS)
     dataset.require(ipc, "lower ipc")
-    draw, chosen = generator(seed, "init" if method == "random" else method), []  # as images that condensing starts from
-    for c in range(dataset.classes):
-        members = dataset.class_indices(c).cpu()
-        if method == "random":
-            places = random(len(members), ipc, draw)
-        elif method == "forgetting":
-            places = forgetting(events.cpu()[members], learned.cpu()[members], ipc, draw)
-        else:
-            places = (herding if method == "herding" else k_center)(features_of(dataset, network, members), ipc)
-        chosen.append(members[places])
-    return torch.stack(chosen)
+    draw = generator(seed, "init" if method == "random" else method)  # random images are those that condensing starts from
+    choose = {
+        "random": lambda members: random(len(members), ipc, draw),
+        "herding": lambda members: herding(features_of(dataset, network, members), ipc),
+        "k-center": lambda members: k_center(features_of(dataset, network, members), ipc),
+        "forgetting": lambda members: forgetting(events.cpu()[members], learned.cpu()[members], ipc, draw),
+    }[method]
+    classes = [dataset.class_indices(c).cpu() for c in range(dataset.classes)]
+    return torch.stack([members[choose(members)] for members in classes])

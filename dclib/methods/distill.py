@@ -1,13 +1,16 @@
-"""Dataset Distillation (Wang et al., 2018), the paper's Eq. 3: its rival in Tables 3, T10 and T11 and Fig. F4.
+"""Dataset Distillation (Wang et al., 2018), the paper's Eq. 3: the rival in Tables 3, T10 and T11 and Fig. F4.
 
-Learned are images and a rate for each of the N steps in which a network drawn at random is trained on them, so that it ends with
-a low loss on real images; `unroll` has the gradient. `distill` learns them, `replay` trains a network by the same ordered steps,
-which is how the method is tested.
+A network θ_0, drawn at random, takes N steps of gradient descent, θ_{i+1} = θ_i - η̃_i ∇ℓ(θ_i, S_i), and ends, as θ_N, with a
+loss L on real images. The images S and one rate η̃_i for each step are learned by descending on L (`distill`). `replay` trains a
+network by the same ordered steps, which is how the method is tested.
+
+`outer_gradients` differentiates L through all steps (Maclaurin et al., 2015) in one of two ways. "unrolled" keeps the graph of
+all N steps, as the original does, and its memory grows with N. "reverse" keeps only θ_0 … θ_N and goes back step by step with
+each step's vector-Jacobian product: it holds one step's graph at a time, for one more forward and backward pass of each step.
 """
 
 import math
-from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,19 +24,21 @@ from ..data.dataset import Dataset, generator
 from ..errors import DataError, Diverged
 from ..spec import Network, key
 from ..spec.baselines import Distillation
-from .unroll import Images, Rates, descend, outer_gradients, seen
+from . import epochs
 
+Images = Float[Tensor, "classes ipc c h w"]
+Rates = Float[Tensor, " steps"]
 PAD = 4  # of the real images' crops, in pixels
-TENTH = 10  # of the iterations, at most, may be skipped
+SKIPPED = 0.1  # the largest share of the iterations that may be skipped
 
 
 class Distiller(loop.Work):
-    """Dataset Distillation of one data set; its step is one iteration: one network, its N steps, one update of images and rates.
+    """Images and rates in learning; a step is one iteration: one network, its N steps, one update of images and rates.
 
     Attributes:
         images: S, normalised (classes, ipc, c, h, w).
         raw: softplus⁻¹ of the rates (N,).
-        losses: L before each update; infinite where there was none, because L or its gradient was not finite.
+        losses: L before each update; infinite for an iteration that was skipped, because L or its gradient was not finite.
 
     Args:
         dataset: on the device where the work is to run.
@@ -50,7 +55,7 @@ class Distiller(loop.Work):
             raise DataError(f"the images of {dataset.name} are too small to be padded by {PAD} reflected pixels: turn crops off")
         self.dataset, self.hyper, self.seed = dataset, hyper, seed
         self.device, self.dtype = dataset.x_train.device, getattr(torch, hyper.precision)
-        self.per_epoch = math.ceil(len(dataset.y_train) / hyper.batch)
+        self.per_epoch = epochs.steps_of_epoch(len(dataset.y_train), hyper.batch)
         shape = dataset.classes, hyper.ipc, dataset.channels, *dataset.size
         self.images = torch.randn(shape, generator=generator(seed, "init")).to(self.device, self.dtype)
         start = hyper.rate + math.log(-math.expm1(-hyper.rate))  # softplus of it is η̃_0
@@ -65,8 +70,8 @@ class Distiller(loop.Work):
     def step(self) -> float:
         """Do one iteration and return L before its update.
 
-        Now and then a network drawn at random leaves the finite numbers at the learned rates. It says nothing about images or
-        rates: the iteration is skipped and its L infinite.
+        At the learned rates, now and then a network drawn at random ends with a loss or gradient that is not finite. It says
+        nothing about images or rates: the iteration is skipped, and L is infinite.
         """
         h = self.hyper
         network = _build(h.network, self.images, _first_weights(h, self.seed, self.k))
@@ -81,21 +86,19 @@ class Distiller(loop.Work):
 
     def _skip(self) -> float:
         skipped, done = 1 + self.skipped, self.k + 1
-        if skipped * TENTH > done:
+        if skipped > SKIPPED * done:
             raise Diverged(f"the loss or its gradient was NaN or infinite in {skipped} of {done} iterations: lower lr or rate")
         return math.inf
 
     @property
     def skipped(self) -> int:
-        """How many iterations changed nothing."""
+        """How many iterations were skipped."""
         return self.losses.count(math.inf)
 
     def real_batch(self, k: int) -> tuple[Float[Tensor, "n c h w"], Int[Tensor, " n"]]:
-        """Return iteration k's real images, normalised, and their labels: the next part of its epoch's permutation."""
+        """Return iteration k's real images, normalised, and their labels."""
         d, h = self.dataset, self.hyper
-        epoch, i = divmod(k, self.per_epoch)
-        order = torch.randperm(len(d.y_train), generator=generator(self.seed, "real", epoch))
-        chosen = order[i * h.batch : (i + 1) * h.batch].to(self.device)
+        chosen = epochs.batch(k, len(d.y_train), h.batch, self.seed, "real").to(self.device)
         x = d.normalise(d.x_train[chosen]).to(self.dtype)
         return crop(x, generator(self.seed, "crop", k)) if h.crops else x, d.y_train[chosen]
 
@@ -111,7 +114,7 @@ class Distiller(loop.Work):
 
 
 def crop(images: Float[Tensor, "n c h w"], draw: torch.Generator) -> Float[Tensor, "n c h w"]:
-    """Pad each image by 4 reflected pixels, cut it out again at an offset of its own and mirror every other one at random."""
+    """Pad each image by 4 reflected pixels, cut it out again at a random offset and mirror it with probability 1/2."""
     n, _, height, width = images.shape
     down, right = torch.randint(2 * PAD + 1, (2, n, 1), generator=draw).to(images.device)
     mirrored = torch.randint(2, (n, 1), generator=draw).bool().to(images.device)
@@ -132,17 +135,7 @@ def _first_weights(hyper: Distillation, seed: int, k: int) -> int:
     return generator(seed, "network", k if hyper.start == "random" else 0).initial_seed()
 
 
-def distill(
-    dataset: Dataset,
-    hyper: Distillation,
-    *,
-    seed: int = 0,
-    device: str = "auto",
-    checkpoint: Path | str | None = None,
-    on_step: Callable[[Distiller], None] = lambda work: None,
-    on_resume: Callable[[Distiller], None] = lambda work: None,
-    should_stop: Callable[[], bool] = lambda: False,
-) -> Distiller:
+def distill(dataset: Dataset, hyper: Distillation, *, seed: int = 0, device: str = "auto", **how: Any) -> Distiller:
     """Learn images and rates; the result's `images` and `rates` are what `replay` takes.
 
     Args:
@@ -150,29 +143,24 @@ def distill(
         hyper: the hyper-parameters.
         seed: of all random draws.
         device: "auto", "cpu", "cuda" or "cuda:1".
-        checkpoint: a file that keeps the state between iterations; found there, the run goes on from it.
-        on_step: called after each iteration.
-        on_resume: called with the state that a checkpoint held.
-        should_stop: asked before each iteration; True saves the state and raises.
+        how: `checkpoint`, `on_step`, `on_resume` and `should_stop`, as for `resume.run`.
 
     Raises:
         Diverged: the loss or its gradient was NaN or infinite in more than a tenth of the iterations so far.
-        Interrupted: `should_stop` said so; the same call goes on from the checkpoint.
-        FileError: the checkpoint is damaged, belongs to another run or cannot be written.
+        Interrupted, FileError: as `resume.run` raises them.
         DataError: the images are too small to be cropped.
         SpecError: the network cannot take the images.
     """
     where = engines.resolve_device(device)
     work = Distiller(dataset.to(where), hyper, seed)
     identity = {"run": key(hyper), "data": dataset.hash, "seed": seed, "mode": hyper.mode}
-    hooks = dict(on_step=on_step, on_resume=on_resume, should_stop=should_stop)
     with engines.arithmetic(hyper.precision, where):
-        loop.run(work, hyper.epochs * work.per_epoch, identity, what="iterations", checkpoint=checkpoint, **hooks)
+        loop.run(work, hyper.epochs * work.per_epoch, identity, what="iterations", **how)
     return work
 
 
 def order(hyper: Distillation, classes: int) -> Int[Tensor, "steps n"]:
-    """Return which images each of the N steps sees, as indices into S flattened over classes and images."""
+    """Return the images of each of the N steps, as indices into S flattened over classes and images."""
     flat = torch.arange(classes * hyper.ipc).view(classes, hyper.ipc)
     return torch.stack([flat[:, seen(hyper, i)].flatten() for i in range(hyper.unrolled_steps)])
 
@@ -184,9 +172,9 @@ def replay(images: Images, rates: Rates, hyper: Distillation, *, network: Networ
         images: S, normalised; the network is trained on their device and in their precision.
         rates: η̃ of each step.
         hyper: with which they were learned.
-        network: another than the one that they were learned with, its weights drawn as its own `init` says.
-        seed: of the weights. Where images were learned for one fixed θ_0, it is that θ_0 (unless `network` is another) and `seed`
-            that of `distill`.
+        network: another than the one that they were learned with.
+        seed: of the weights. Images learned for one fixed θ_0 are replayed from that θ_0 by the `seed` that `distill` had, unless
+            `network` is given.
     """
     fixed = hyper.start == "fixed" and network is None
     weights = _first_weights(hyper, seed, 0) if fixed else generator(seed, "weights").initial_seed()
@@ -195,6 +183,89 @@ def replay(images: Images, rates: Rates, hyper: Distillation, *, network: Networ
     for i in range(hyper.unrolled_steps):
         after = descend(trained, theta, images[:, seen(hyper, i)], rates[i])
         with torch.no_grad():
-            for p, new in zip(theta, after, strict=True):
-                p.copy_(new)
+            torch._foreach_copy_(theta, after)
     return trained
+
+
+def loss_at(network: nn.Module, theta: list[Tensor], x: Tensor, y: Tensor) -> Float[Tensor, ""]:
+    """Return ℓ(θ, x), the cross-entropy of the network with `theta` in place of its parameters."""
+    named = dict(zip((n for n, _ in network.named_parameters()), theta, strict=True))
+    return F.cross_entropy(torch.func.functional_call(network, named, (x,)), y)
+
+
+def descend(network: nn.Module, theta: list[Tensor], images: Tensor, rate: Tensor, graph: bool = False) -> list[Tensor]:
+    """Return θ - η̃ ∇ℓ(θ, S).
+
+    Args:
+        network: its parameters are replaced by `theta`.
+        theta: θ, which requires gradients.
+        images: S of one step (classes, n, c, h, w), n of each class.
+        rate: η̃, a scalar.
+        graph: whether the result will be differentiated.
+    """
+    loss = loss_at(network, theta, images.flatten(0, 1), labels(images))
+    gradients = torch.autograd.grad(loss, theta, create_graph=graph)
+    return [p - rate * g for p, g in zip(theta, gradients, strict=True)]
+
+
+def labels(images: Images) -> Int[Tensor, " n"]:
+    """Return the labels of images flattened over their first two dimensions."""
+    return torch.arange(len(images), device=images.device).repeat_interleave(images.shape[1])
+
+
+def seen(hyper: Distillation, i: int) -> slice:
+    """Return the images of each class that step i sees: one batch after the other, then again from the first."""
+    size, batch = hyper.ipc // hyper.batches, i % hyper.steps % hyper.batches
+    return slice(batch * size, (batch + 1) * size)
+
+
+def outer_gradients(
+    network: nn.Module,
+    images: Images,
+    raw: Rates,
+    x: Float[Tensor, "n c h w"],
+    y: Int[Tensor, " n"],
+    hyper: Distillation,
+) -> tuple[Float[Tensor, ""], Images, Rates]:
+    """Return L after all N steps, and its gradients with respect to images and raw rates.
+
+    Args:
+        network: θ_0; its parameters are not changed.
+        images: S, normalised.
+        raw: one number for each step, whose rate is η̃ = softplus(raw), always positive.
+        x, y: real images, normalised, and their labels.
+        hyper: divides the images among the steps; its `mode` is "unrolled" or "reverse".
+    """
+    images, raw = images.detach().requires_grad_(), raw.detach().requires_grad_()
+    theta = [p.detach().requires_grad_() for p in network.parameters()]
+    rates = F.softplus(raw)
+    if hyper.mode == "reverse":
+        loss, d_images, d_rates = reverse(network, theta, images.detach(), rates.detach(), x, y, hyper)
+        return loss, d_images, torch.autograd.grad(rates, raw, d_rates)[0]
+    for i in range(hyper.unrolled_steps):
+        theta = descend(network, theta, images[:, seen(hyper, i)], rates[i], graph=True)
+    loss = loss_at(network, theta, x, y)
+    return loss.detach(), *torch.autograd.grad(loss, [images, raw])
+
+
+def reverse(
+    network: nn.Module, theta: list[Tensor], images: Images, rates: Rates, x: Tensor, y: Tensor, hyper: Distillation
+) -> tuple[Float[Tensor, ""], Images, Rates]:
+    """Return L and its gradients with respect to images and rates, with one step's graph at a time.
+
+    From λ_N = ∇L(θ_N) backwards, λ_i = λ_{i+1} ∂θ_{i+1}/∂θ_i; step i adds λ_{i+1} ∂θ_{i+1}/∂S_i and λ_{i+1} ∂θ_{i+1}/∂η̃_i.
+    """
+    path = [theta]
+    for i in range(hyper.unrolled_steps):
+        after = descend(network, path[-1], images[:, seen(hyper, i)], rates[i])
+        path.append([p.detach().requires_grad_() for p in after])
+    theta = path.pop()
+    loss = loss_at(network, theta, x, y)
+    adjoint = torch.autograd.grad(loss, theta)  # λ_N
+    d_images, d_rates = torch.zeros_like(images), torch.zeros_like(rates)
+    for i in reversed(range(hyper.unrolled_steps)):
+        theta, S, rate = path.pop(), images[:, seen(hyper, i)].detach().requires_grad_(), rates[i].detach().requires_grad_()
+        after = descend(network, theta, S, rate, graph=True)
+        d_S, d_rates[i], *adjoint = torch.autograd.grad(after, [S, rate, *theta], adjoint)
+        d_images[:, seen(hyper, i)] += d_S
+    return loss.detach(), d_images, d_rates

@@ -1,17 +1,15 @@
-"""The conditional GAN (Mirza and Osindero, 2014) that Table T8 compares with: a rival that draws images instead of learning them.
+"""The conditional GAN (Mirza and Osindero, 2014) of Table T8: a baseline that draws images from a trained generator.
 
 The paper (appendix C, "Generative model") gives the blocks: two of up-sampling, convolution, batch norm and LeakyReLU in the
-generator, three of strided convolution, batch norm and LeakyReLU in the discriminator, both told the label. What it leaves open
-is ours and stands in `hyper.baselines.GanTraining`: the widths, Adam and the non-saturating logistic loss. The label enters the
-generator beside the noise and the discriminator beside the image, as in the original; as a product with the discriminator's
-features (Miyato and Koyama, 2018) it left the images of a class nearly alike in our trials.
+generator, three of strided convolution, batch norm and LeakyReLU in the discriminator, both conditioned on the label. The widths,
+Adam and the non-saturating logistic loss are our choice (`spec.baselines.GanTraining`). The label enters the generator beside the
+noise and the discriminator beside the image, as in the original. In our trials, as a product with the discriminator's features
+(Miyato and Koyama, 2018), it left the images of a class nearly alike.
 """
 
 import math
-from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
-from typing import no_type_check
+from typing import Any, no_type_check
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +18,7 @@ from torch import Tensor, nn
 
 from ..core import engine as engines
 from ..core import resume as loop
-from ..core.seeded import seeded
+from ..core.networks import seeded
 from ..data.dataset import Dataset, generator
 from ..errors import DataError, Diverged, SpecError
 from ..spec import key
@@ -56,7 +54,7 @@ def _up(inputs: int, outputs: int, slope: float) -> list[nn.Module]:
 
 
 class Discriminator(nn.Module):
-    """Maps images in [-1, 1] with their labels, each one a plane of ones among planes of zeros, to logits of being real."""
+    """Maps images in [-1, 1] and labels, each as one plane of ones among planes of zeros, to logits of being real."""
 
     def __init__(self, hyper: GanTraining, channels: int, classes: int, size: tuple[int, int]) -> None:
         super().__init__()
@@ -87,7 +85,7 @@ def generator_loss(fake: Float[Tensor, " n"]) -> Float[Tensor, ""]:
 
 
 class Gan(loop.Work):
-    """A generator and a discriminator in training; its losses are pairs (discriminator's, generator's).
+    """A generator and a discriminator in training; a step updates both, and returns the two losses, the discriminator's first.
 
     Args:
         dataset: on the device where the work is to run.
@@ -120,8 +118,8 @@ class Gan(loop.Work):
         return torch.optim.Adam(network.parameters(), lr=self.hyper.lr, betas=(self.hyper.beta1, self.hyper.beta2))
 
     def step(self) -> list[float]:
-        """Update the discriminator, then the generator, with one batch; the generated images bear the labels of the real ones."""
-        self.generator.train()  # `sample` may have been called in between
+        """Update the discriminator, then the generator, with one batch; generated images have the labels of the real ones."""
+        self.generator.train()  # `sample` may have been called since the last step
         x, y = self.real_batch(self.k)
         z = torch.randn(len(y), self.hyper.latent, generator=generator(self.seed, "noise", self.k)).to(self.device)
         fake = self.generator(z, y)
@@ -162,41 +160,26 @@ def _update(optimiser: torch.optim.Optimizer, network: nn.Module, loss: Tensor) 
     optimiser.step()
 
 
-def train(
-    dataset: Dataset,
-    hyper: GanTraining,
-    *,
-    seed: int = 0,
-    device: str = "auto",
-    checkpoint: Path | str | None = None,
-    on_step: Callable[[Gan], None] = lambda gan: None,
-    on_resume: Callable[[Gan], None] = lambda gan: None,
-    should_stop: Callable[[], bool] = lambda: False,
-) -> Gan:
-    """Train a GAN on the training images and return it; draw from its `generator` by `sample`.
+def train(dataset: Dataset, hyper: GanTraining, *, seed: int = 0, device: str = "auto", **how: Any) -> Gan:
+    """Train a GAN on the training images and return it; `sample` draws images from its `generator`.
 
     Args:
-        dataset: from `data.load`; images of any size that 4 divides.
+        dataset: from `data.load`; images whose sides are divisible by 4.
         hyper: the hyper-parameters.
         seed: of all random draws.
         device: "auto", "cpu", "cuda" or "cuda:1".
-        checkpoint: a file that keeps the state; found there, the training goes on from it, or is done.
-        on_step: called after each step.
-        on_resume: called with the state that a checkpoint held.
-        should_stop: asked before each step; True saves the state and raises.
+        how: `checkpoint`, `on_step`, `on_resume` and `should_stop`, as for `resume.run`; the checkpoint is kept to the end.
 
     Raises:
         DataError: a side of the images is not divisible by 4.
         Diverged: a loss became NaN or infinite.
-        Interrupted: `should_stop` said so; the same call goes on from the checkpoint.
-        FileError: the checkpoint is damaged, belongs to another run or cannot be written.
+        Interrupted, FileError: as `resume.run` raises them.
     """
     where = engines.resolve_device(device)
     gan = Gan(dataset.to(where), hyper, seed)
     identity = {"run": key(hyper), "data": dataset.hash, "seed": seed}
-    hooks = dict(on_step=on_step, on_resume=on_resume, should_stop=should_stop)
     with engines.arithmetic("float32", where):
-        loop.run(gan, hyper.steps, identity, what="steps of the GAN", checkpoint=checkpoint, keep=True, **hooks)
+        loop.run(gan, hyper.steps, identity, what="steps of the GAN", keep=True, **how)
     return gan
 
 
@@ -204,7 +187,7 @@ def train(
 def sample(network: Generator, dataset: Dataset, ipc: int, *, seed: int = 0) -> Float[Tensor, "classes ipc c h w"]:
     """Draw images of each class, normalised as the data set's, on the generator's device.
 
-    Each image has noise of its own, so that the first images of a larger draw are the smaller draw.
+    Each image has noise of its own, so that a larger draw begins with the images of a smaller one.
 
     Args:
         network: a trained generator; left in evaluation mode.
@@ -217,22 +200,17 @@ def sample(network: Generator, dataset: Dataset, ipc: int, *, seed: int = 0) -> 
 
     Raises:
         SpecError: `ipc` is below 1.
-        Diverged: an image is NaN, because the last steps of the training left the finite numbers.
+        Diverged: an image is NaN, because the training diverged in its last steps.
     """
     if ipc < 1:
         raise SpecError(f"cannot draw {ipc} images of each class: draw at least 1")
     network.eval()
-    images = []
+    device, images = network.start.weight.device, []
+    mean, std = (torch.tensor(v, device=device).view(-1, 1, 1) for v in (dataset.mean, dataset.std))
     for c in range(dataset.classes):
         z = torch.stack([torch.randn(network.latent, generator=generator(seed, "sample", c, i)) for i in range(ipc)])
-        z = z.to(network.start.weight.device)
-        images.append(_normalised(network(z, torch.full((ipc,), c, device=z.device)), dataset))
+        pixels = (network(z.to(device), torch.full((ipc,), c, device=device)) + 1) / 2
+        images.append(pixels.clamp(0, 1).sub(mean).div(std))
     if not torch.isfinite(drawn := torch.stack(images)).all():
         raise Diverged("the GAN draws images that are NaN or infinite: train it again with a lower lr")
     return drawn
-
-
-def _normalised(images: Float[Tensor, "n c h w"], dataset: Dataset) -> Float[Tensor, "n c h w"]:
-    """Turn images in [-1, 1] into normalised ones."""
-    mean, std = (torch.tensor(v, device=images.device).view(-1, 1, 1) for v in (dataset.mean, dataset.std))
-    return ((images + 1) / 2).clamp(0, 1).sub(mean).div(std)

@@ -1,9 +1,9 @@
-"""Architecture search (the paper's Sec. 3.2 and appendix A, Table 4, Fig. F1): many ConvNets, each trained for a moment and ranked.
+"""Architecture search (the paper's Sec. 3.2 and appendix A, Table 4, Fig. F1): many ConvNets are trained briefly and ranked.
 
-A candidate is trained on a small set that stands for the whole, or for as many steps on the whole (early stopping), and validated
-on training images held out of everything; how far its rank is that of a training on the whole set, `ranking` tells. The trainings
-of one architecture are one network each on a CPU; on a GPU they go side by side, their parameters stacked (`stacked`). A network
-that left the finite numbers is no error here: it ranks low.
+A candidate is trained on a small set that stands for the whole one, or for as many steps on the whole one (early stopping), and
+validated on training images that no training sees; `results.ranking` compares its rank with that of a training on the whole set.
+The networks of one architecture are trained one by one on a CPU, and on a GPU side by side, their parameters stacked. A network
+whose weights become NaN is no error here: it ranks low.
 """
 
 import time
@@ -21,13 +21,14 @@ from ..data.dataset import Dataset, generator
 from ..errors import DataError, Interrupted
 from ..spec import Network
 from ..spec.applications import ShortTraining
+from . import epochs
 
 
 def pool(dataset: Dataset, count: int = 0) -> tuple[Float[Tensor, "n c h w"], Int[Tensor, " n"]]:
-    """Return `count` training images, drawn at random but always the same, normalised, and their labels; 0: all of them.
+    """Return `count` training images, normalised, and their labels; the draw is always the same, and 0 takes all.
 
     Raises:
-        DataError: there are not so many.
+        DataError: there are fewer.
     """
     n = len(dataset.y_train)
     if count > n:
@@ -38,13 +39,12 @@ def pool(dataset: Dataset, count: int = 0) -> tuple[Float[Tensor, "n c h w"], In
 
 
 def batches(count: int, hyper: ShortTraining, seed: int) -> Iterator[Int[Tensor, " b"]]:
-    """The batch of each step, as indices below `count`: epoch after epoch in random order, what is left of one left out."""
-    shuffle, parts = generator(seed, "shuffle"), []
-    for _ in range(hyper.steps):
-        if not parts:
+    """Yield each step's batch, as indices below `count`: epoch after epoch in random order, without the rest of an epoch."""
+    shuffle, each = generator(seed, "shuffle"), epochs.steps_of_epoch(count, hyper.batch, rest=False)
+    for step in range(hyper.steps):
+        if step % each == 0:
             order = torch.randperm(count, generator=shuffle) if count > hyper.batch else torch.arange(count)
-            parts = list(order.split(hyper.batch))[: max(1, count // hyper.batch)]
-        yield parts.pop(0)
+        yield order.split(hyper.batch)[step % each]
 
 
 def train_alone(
@@ -74,7 +74,7 @@ def train_alone(
     for rate, part in zip(hyper.rates, batches(len(images), hyper, seed), strict=True):
         if should_stop():
             raise Interrupted(STOPPED)
-        if rate != lr:  # momentum starts afresh, as in stage T
+        if rate != lr:  # the momentum starts at zero again, as in stage T
             torch._foreach_zero_(velocity)
             lr = rate
         loss = F.cross_entropy(network(images[part]), labels[part])
@@ -134,45 +134,31 @@ def evaluate(
         hyper: the hyper-parameters.
         seeds: one for each network.
         device: "auto", "cpu", "cuda" …
-        engine: as for `train.evaluate`; "captured", or "auto" on a GPU, trains them side by side, any other one by one, uncompiled.
+        engine: "captured", or "auto" on a GPU, trains them side by side; any other one by one, uncompiled.
         on_network: called with each seed, its accuracies and the seconds that training it and the first test took.
         should_stop: asked before each step.
 
     Raises:
         SpecError: the images are too small for the architecture.
-        Interrupted: `should_stop` said so; networks that `on_network` was told of are done.
+        Interrupted: `should_stop` returned True; `on_network` was called for the networks that are done.
     """
     where, found = engines.resolve_device(device), []
     images, labels, tests = images.to(where), labels.to(where), [test.to(where) for test in tests]
     together = TOGETHER if engines.choose(engine, where, 0) == "captured" else 1
+    capture, how = where.type == "cuda", (images, labels, hyper)
     with engines.arithmetic("float32", where):
-        start = time.perf_counter()
-        for seed, model in _trained(network, images, labels, tests[0], hyper, seeds, together, should_stop):
-            first, seconds = accuracy(model, tests[0]), time.perf_counter() - start
-            found.append((first, *(accuracy(model, test) for test in tests[1:])))
-            on_network(seed, found[-1], seconds)
+        for some in (seeds[i : i + together] for i in range(0, len(seeds), together)):
             start = time.perf_counter()
+            models = [draw(network, tests[0], seed, images) for seed in some]
+            if together == 1:
+                train_alone(*models, *how, *some, should_stop)
+            else:
+                stack = train_together(models, *how, some, capture=capture, should_stop=should_stop)
+                for j, model in enumerate(models):
+                    model.load_state_dict(stack.unstack(j))
+            for seed, model in zip(some, models, strict=True):
+                first, seconds = accuracy(model, tests[0]), time.perf_counter() - start
+                found.append((first, *(accuracy(model, test) for test in tests[1:])))
+                on_network(seed, found[-1], seconds)
+                start = time.perf_counter()
     return found
-
-
-def _trained(
-    network: Network,
-    images: Tensor,
-    labels: Tensor,
-    test: Dataset,
-    hyper: ShortTraining,
-    seeds: Sequence[int],
-    together: int,
-    should_stop: Callable[[], bool],
-) -> Iterator[tuple[int, nn.Module]]:
-    how = images, labels, hyper
-    for some in (seeds[i : i + together] for i in range(0, len(seeds), together)):
-        drawn = [draw(network, test, seed, images) for seed in some]
-        if together == 1:
-            train_alone(drawn[0], *how, some[0], should_stop)
-            yield some[0], drawn[0]
-            continue
-        stack = train_together(drawn, *how, some, capture=images.device.type == "cuda", should_stop=should_stop)
-        for j, seed in enumerate(some):
-            drawn[0].load_state_dict(stack.unstack(j))
-            yield seed, drawn[0]

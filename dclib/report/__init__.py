@@ -1,4 +1,39 @@
-"""What the notebooks show: tables, sentences, charts and figures of what is recorded; no torch."""
+"""What several notebooks show of the rows of `results.table`: tables, lines of facts, plots and images; no torch."""
 
-from .shared import *  # noqa: F403
-from .shared import __all__ as __all__
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ..results import CondensedSet, Store
+from ..results.outcomes import title, varying
+from .comparison import comparison_table, records_list
+from .figures import Picture, emergence, image_grid, image_grids, image_rows, new_figure, nothing, plain, save_grid
+from .plots import dot_plot, heatmap
+from .sentences import agreement_sentence, budget, cost_sentence, facts, missing_sentence
+from .tables import Numbered, list_table, matrix_table, means_table, number, numbered_table, pipe_table, signed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Numbered", "Picture", "agreement_sentence", "budget", "comparison_table", "cost_sentence", "dot_plot", "emergence", "facts",
+    "heatmap", "image_grid", "image_grids", "image_rows", "list_table", "listing", "matrix_table", "means_table",
+    "missing_sentence", "new_figure", "nothing", "number", "numbered_table", "pipe_table", "plain", "recorded_sets", "records_list",
+    "save_grid", "signed", "title",
+]  # fmt: skip
+
+
+def listing(functions: Sequence[Callable], caption: str, name: str) -> Numbered:
+    """Show the source of functions in a notebook's cell; the label is `code-…`."""
+    source = "\n\n".join(inspect.getsource(function) for function in functions).rstrip()
+    return Numbered("{code-block} python", {"caption": caption, "name": name}, caption, source)
+
+
+def recorded_sets(cells: "pd.DataFrame") -> dict[str, CondensedSet]:
+    """The condensed sets of seed 0 that are recorded and kept, one for each cell that has one, by its place in words."""
+    found, axes = {}, varying(cells) or ["dataset"]
+    for cell in cells.itertuples():
+        made = [r["key"] for r in cell.records if r["kind"] == "MakeSet" and r["run"].get("seed") == 0]
+        if path := next(filter(None, map(Store(preset=cell.preset).find_set, made)), None):
+            found[", ".join(title(getattr(cell, axis)) for axis in axes)] = CondensedSet.load(path)
+    return found

@@ -1,27 +1,21 @@
-"""What the two applications found, as tables and sentences: Fig. 4 in numbers, Table 4, and how sure they are."""
+"""What the two applications found: Fig. 4 in numbers and Table 4, for their pages and for `dclib run`."""
 
 import shlex
 from collections.abc import Sequence
-from math import isnan
+from math import isfinite, isnan
 from typing import Any
 
 from ..experiments import paper
 from ..experiments.studies import PROXIES, SOURCES
 from ..results.claims import Interval, interval
 from ..results.outcomes import DASH, title
-from ..results.ranking import Correlation, least_sure
+from ..results.ranking import Correlation
 from ..results.studied import TOP, Learned, Search, spread
-from .sentences import cost_sentence, signed
-from .shared import numbered_table, pipe_table
-
-__all__ = [
-    "budget", "continual_table", "cost_sentence", "found_sentence", "gain_sentence", "missing_sentence", "numbered_table",
-    "search_table", "task_name",
-]
+from .tables import pipe_table
 
 MEMORY_NAMES = {"random": "random", "herding": "herding", "condense": "condensed"}
-BATCH = "norm=batch"  # tested with statistics of what it was trained on, which condensed images do not share with real ones
 SOURCE_NAMES = {**MEMORY_NAMES, "early": "early stopping", "whole": "whole set"}
+BATCH = "norm=batch"  # tested with statistics of what it was trained on, which condensed images do not share with real ones
 
 
 def task_name(dataset: str) -> str:
@@ -56,41 +50,13 @@ def gains(found: Sequence[Learned], distillation: bool, rival: str = "herding", 
 
 
 def gain_sentence(found: Sequence[Learned]) -> str:
-    """How far condensed images end above herding's, without and with distillation, beside the one number that the paper prints."""
-    said, runs = [], 0
-    for held, words in ((False, "Without"), (True, "With")):
+    """One line: by how many points condensed images end above herding's, with intervals of 95 % over runs paired by seed."""
+    first, parts = task_name(found[0].tasks[0]), []
+    for held, words in ((False, "without distillation"), (True, "with distillation")):
         if points := gains(found, held):
-            runs = max(runs, len(points))
-            same = not held and found[0].tasks[1:] == ("mnist", "usps")  # and SVHN, or its stand-in, before them
-            printed = f" (the paper's: {signed(paper.CONTINUAL_GAIN)})" if same else ""
-            first = _paired(gains(found, held, task=0))
-            said.append(f"{words} distillation a condensed memory ends {_paired(points)} points from herding's{printed},")
-            said[-1] += f" on {task_name(found[0].tasks[0])} alone {first}."
-    if runs > 1:
-        said.append(f"In brackets intervals of 95 % over {runs} runs, paired by their seeds.")
-    return " ".join(said)
-
-
-def _paired(points: Sequence[float]) -> str:
-    """The mean of differences and its interval, if there are several."""
-    mean, *ends = interval(points)
-    return signed(mean) + (f" [{', '.join(map(signed, ends))}]" if len(points) > 1 else "")
-
-
-def budget(found: Sequence[Learned] | Search) -> str:
-    """What the numbers rest on, for a caption."""
-    if isinstance(found, Search):
-        counts = {len(values) for by_network in found.validation.values() for values in by_network.values()}
-        trainings = f"{_span(counts)} training{'' if counts == {1} else 's'}"
-        behind, preset = f"{trainings} of each of {len(found.networks)} architectures", found.preset
-    else:
-        counts, preset = {len(x.runs) for x in found if x.runs}, next((x.preset for x in found if x.preset), "")
-        behind = f"{_span(counts)} run{'' if counts == {1} else 's'} behind each number"
-    return f"preset {preset}; {behind}" if counts else "nothing recorded yet"
-
-
-def _span(counts: set[int]) -> str:
-    return " to ".join(map(str, sorted({min(counts), max(counts)}))) if counts else "0"
+            of_first = interval(gains(found, held, task=0))
+            parts.append(f"{words} {with_ends(interval(points), '.1f')}, on {first} {with_ends(of_first, '.1f')}")
+    return f"Condensed images minus herding's, in points after the last task: {'; '.join(parts)}." if parts else ""
 
 
 def search_table(found: Search) -> str:
@@ -116,44 +82,38 @@ def search_table(found: Search) -> str:
     return pipe_table(["", "", *(SOURCE_NAMES[s] for s in SOURCES)], rows, left=2)
 
 
-def _rho(found: Search, source: str, count: int) -> str:
-    ready = found.complete(source) and found.complete("whole") if count else found.validation[source] and found.validation["whole"]
-    if not ready:
-        return DASH
-    return "+1.00" if source == "whole" else rho_text(found.correlation(source, count))
-
-
-def rho_text(c: Correlation | Interval) -> str:
-    """A correlation, or a difference of two, with its interval."""
-    value, low, high = c[:3]
-    if isnan(value):
-        return DASH
-    ends = "" if isnan(low) else f" [{low:+.2f}, {high:+.2f}]"
-    return f"{value:+.2f}{ends}".replace("-", "−")
-
-
 def _minutes(found: Search, source: str) -> str:
     return f"{found.seconds[source] / 60:.1f}" if found.complete(source) else DASH
 
 
+def _rho(found: Search, source: str, count: int) -> str:
+    ready = found.complete(source) and found.complete("whole") if count else found.validation[source] and found.validation["whole"]
+    if not ready:
+        return DASH
+    return "+1.00" if source == "whole" else with_ends(found.correlation(source, count))
+
+
+def with_ends(number: Correlation | Interval, form: str = ".2f") -> str:
+    """A correlation, or a difference, with its interval where there is one."""
+    value, low, high = number[:3]
+    if isnan(value):
+        return DASH
+    ends = "" if not isfinite(low) else f" [{low:+{form}}, {high:+{form}}]"
+    return f"{value:+{form}}{ends}".replace("-", "−")
+
+
 def found_sentence(found: Search) -> str:
-    """Which architecture each source finds best, and whether the correlations of two proxies can be told apart."""
-    best = [f"{SOURCE_NAMES[s]}: `{w}`" for s in SOURCES if (w := found.winner(s))]
-    said = [f"The best found by {'; '.join(best)}."] if best else []
-    intervals = {s: found.correlation(s) for s in PROXIES if found.validation[s] and found.validation["whole"]}
-    sure = [SOURCE_NAMES[s] for s, c in intervals.items() if c.low > 0 or c.high < 0]
-    if intervals:
-        clear = ", ".join(sure) or "no proxy"
-        said.append(f"Over all architectures the interval of ρ leaves out zero for {clear}; over {TOP} only a ρ beyond")
-        said[-1] += f" ±{least_sure(TOP):.2f} does."
-    if rivals := [s for s in intervals if s != "condense" and "condense" in intervals]:
-        differences = [f"{SOURCE_NAMES[s]} {rho_text(found.advantage(s))}" for s in rivals]
-        said.append(f"By how much ρ of condensed images lies above that of {', '.join(differences)} (paired bootstrap).")
+    """One line: the best architecture by each source, and by how much condensed images' ρ lies above that of other proxies."""
+    best = [f"{SOURCE_NAMES[s]} `{network}`" for s in SOURCES if (network := found.winner(s))]
+    rivals = [s for s in PROXIES if s != "condense" and all(found.validation[x] for x in (s, "condense", "whole"))]
+    above = [f"{SOURCE_NAMES[s]} {with_ends(found.advantage(s))}" for s in rivals]
+    said = [f"Best found: {'; '.join(best)}."] if best else []
+    said += [f"ρ of condensed images minus that of {', '.join(above)} (paired bootstrap)."] if above else []
     return " ".join(said)
 
 
 def missing_sentence(found: Sequence[Learned] | Search, preset: str = "cpu", **narrow: Any) -> str:
-    """What is not recorded, and which command fills it, at that preset; empty if nothing is missing.
+    """Say what is not recorded, and which command fills it at that preset; empty if nothing is missing.
 
     Args:
         found: what is recorded.

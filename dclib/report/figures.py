@@ -1,4 +1,4 @@
-"""Figures: a table as a map of colours beside the paper's, a set's images, and images emerging from noise.
+"""Figures of images: a set's, several sets' side by side, and images emerging from noise.
 
 Each function returns a `Picture`, which a notebook shows and `save_grid` writes; no global state of matplotlib is touched, and
 it is imported only when something is drawn. Letters are sized for a screen as narrow as a phone's.
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import DataError, one_of
-from ..results.outcomes import DASH, Outcome, labels
 from ..results.sets import CondensedSet, check_drawable
 from ..support.files import PICTURES, write_atomic
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 WIDTH = 7.2  # inches
 DPI = 150
 NAMED = 100  # classes of which each has room for its name
-HEAT = "viridis"
 
 
 @dataclass(frozen=True)
@@ -62,48 +60,18 @@ def new_figure(height: float, width: float = WIDTH) -> "Figure":
     return Figure((width, height), layout="constrained")
 
 
-def heatmap(outcomes: Sequence[Outcome], rows: str = "network", columns: str = "test_network") -> Picture:
-    """Draw outcomes as a map of colours with whole percents, and the paper's beside it on the same scale, where it has any.
-
-    Args:
-        outcomes: from `outcomes.look_up`; of several at one place the last is drawn.
-        rows: the axis that goes down.
-        columns: the axis that goes across.
-    """
-    down, across = (list(dict.fromkeys(o.place[axis] for o in outcomes)) for axis in (rows, columns))
-    maps = {"ours": np.full((len(down), len(across)), np.nan), "paper": np.full((len(down), len(across)), np.nan)}
-    for o in outcomes:
-        at = down.index(o.place[rows]), across.index(o.place[columns])
-        maps["ours"][at] = o.mean if o.shown else np.nan
-        maps["paper"][at] = o.paper[0] if o.paper else np.nan
-    if np.isnan(maps["paper"]).all():
-        del maps["paper"]
-    known = np.concatenate([m[np.isfinite(m)] for m in maps.values()])
-    low, high = (known.min(), known.max()) if known.size else (0.0, 1.0)
-    side = (WIDTH - 1.6) / (len(maps) * len(across))
-    figure = new_figure(min(1.0, side) * len(down) + 1.7)
-    panels = figure.subplots(1, len(maps), sharey=True, squeeze=False)[0]
-    for panel, (name, values) in zip(panels, maps.items(), strict=True):
-        _draw_map(panel, values, low, high)
-        panel.set_title(name, fontsize=16)
-        names = labels(outcomes, columns).values()
-        panel.set_xticks(range(len(across)), names, rotation=60, ha="right", rotation_mode="anchor", fontsize=13)
-        panel.set_yticks(range(len(down)), labels(outcomes, rows).values(), fontsize=13)
-    return Picture(figure, f"accuracies in percent: {', '.join(maps)}")
+def nothing() -> Picture:
+    """A figure that says that there is nothing to draw."""
+    figure = new_figure(1.0)
+    figure.text(0.5, 0.5, "nothing is recorded yet", ha="center", va="center", fontsize=14)
+    return Picture(figure, "nothing is recorded yet")
 
 
-def _draw_map(panel: "Axes", values: np.ndarray, low: float, high: float) -> None:
-    """One map; a cell without a number is hatched."""
-    from matplotlib.patches import Rectangle
-
-    panel.imshow(values, vmin=low, vmax=high, cmap=HEAT, aspect="auto")
-    for (y, x), value in np.ndenumerate(values):
-        text, dark = f"{value:.0f}", value < (low + high) / 2
-        if np.isnan(value):
-            text, dark = DASH, False
-            panel.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor="white", edgecolor="0.8", hatch="//", linewidth=0))
-        panel.text(x, y, text, ha="center", va="center", fontsize=15, color="white" if dark else "black")
-    panel.tick_params(length=0)
+def plain(panel: "Axes", size: int = 12) -> None:
+    """Give a panel a light grid, letters of that size, and no frame above and to the right."""
+    panel.tick_params(labelsize=size)
+    panel.grid(color="0.9")
+    panel.spines[["top", "right"]].set_visible(False)
 
 
 def image_grid(made: CondensedSet) -> Picture:
@@ -125,9 +93,7 @@ def image_grids(sets: Mapping[str, CondensedSet]) -> Picture:
         sets: by the name that stands above; none gives a figure that says so.
     """
     if not sets:
-        figure = new_figure(1.0)
-        figure.text(0.5, 0.5, "none is recorded yet", ha="center", va="center", fontsize=14)
-        return Picture(figure, "no images")
+        return nothing()
     across = 2 if len(sets) > 1 and all(made.ipc > 1 for made in sets.values()) else 1
     lines = [list(sets.items())[i : i + across] for i in range(0, len(sets), across)]
     tall = [max(_grid_size(made, WIDTH / across)[1] for _, made in line) + 0.5 for line in lines]

@@ -1,44 +1,40 @@
-"""Recorded outcomes in words: what they rest on, what is missing, how near the paper they are, what they cost."""
+"""Lines of facts below a table: how near the paper its numbers are, what they cost, and which commands fill its dashes."""
 
 import shlex
 from collections.abc import Iterable, Sequence
-from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import experiments
-from ..results.outcomes import DASH, Outcome, title, varying
+from ..experiments import AXES
+from ..results.outcomes import DASH, title, varying
 from ..results.records import machine_of
 from ..support.progress import clock
+from .tables import signed
 
-AXIS_NAMES = {"dataset": "data set", "ipc": "images/class", "network": "condensed with", "test_network": "trained"}
-AXIS_NAMES["variant"] = "variant"
+if TYPE_CHECKING:
+    import pandas as pd
+
 OPTIONS = {"dataset": "--datasets", "ipc": "--ipc", "network": "--networks", "test_network": "--test-networks"}
 OPTIONS["variant"] = "--variants"
-Place = dict[str, Any]
-
 KINDS = {"WholeTraining": "training on a whole set", "TrainGan": "GAN", "MakeSet": "set", "TrainNetworks": "trained network"}
 KINDS |= {"LearnTasks": "run on all tasks", "TrainCandidate": "trained candidate"}
+Place = dict[str, Any]
 
 
-def presets_of(outcomes: Iterable[Any]) -> list[str]:
-    """The presets of recorded outcomes, the smallest budget last."""
-    return [name for name in reversed(experiments.PRESETS) if any(o.preset == name for o in outcomes)]
+def facts(cells: "pd.DataFrame") -> str:
+    """The agreement with the paper, the cost and what is missing, as paragraphs in Markdown."""
+    return "\n\n".join(filter(None, (agreement_sentence(cells), cost_sentence(cells), missing_sentence(cells))))
 
 
-def signed(value: float) -> str:
-    """Write a difference."""
-    return f"{value:+.1f}".replace("-", "−")
-
-
-def budget(outcomes: Sequence[Outcome]) -> str:
+def budget(cells: "pd.DataFrame") -> str:
     """What the numbers rest on, for a caption: the presets, and how many sets and networks are behind a number."""
-    recorded = [o for o in outcomes if o.sets]
-    if not recorded:
+    recorded = cells[cells.sets > 0]
+    if recorded.empty:
         return "nothing recorded yet"
-    sets, networks = [len(o.sets) for o in recorded], [len(a) for o in recorded for a in o.sets]
-    presets = presets_of(recorded)
-    rests = f"{_span(sets, 'set')} × {_span(networks, 'network')} for each number"
-    part = sum(not o.complete for o in recorded)
+    presets = [name for name in reversed(experiments.PRESETS) if (recorded.preset == name).any()]
+    networks = [len(found) for cell in recorded.itertuples() for found in cell.accuracies]
+    rests = f"{_span(list(recorded.sets), 'set')} × {_span(networks, 'network')} for each number"
+    part = (~recorded.complete).sum()
     short = f", of fewer than the preset has for {part} of {len(recorded)}" if part else ""
     return f"preset{'s' if len(presets) > 1 else ''} {' and '.join(presets)}; {rests}{short}"
 
@@ -48,109 +44,89 @@ def _span(counts: Sequence[int], what: str) -> str:
     return f"{low if low == high else f'{low} to {high}'} {what}{'' if high == 1 else 's'}"
 
 
-def missing_sentence(outcomes: Sequence[Outcome], preset: str = "") -> str:
-    """Say which cells are dashes and which commands fill them; empty if there is none.
+def agreement_sentence(cells: "pd.DataFrame") -> str:
+    """How many numbers lie within two standard errors of the paper's, the median and largest difference, and Spearman's ρ."""
+    both = cells[cells.difference.notna()]
+    if both.empty:
+        return ""
+    sure = both[both.standard_error.notna()]
+    near, single = (sure.difference.abs() <= 2 * sure.standard_error).sum(), len(both) - len(sure)
+    said = f"Within two standard errors of the paper's number: {near} of {len(sure)}"
+    said += f" ({single} more rest on a single set)" if single else ""
+    if len(both) > 2:
+        far = both.loc[both.difference.abs().idxmax()]
+        where = ", ".join(title(far[axis]) for axis in varying(cells))
+        said += f"; median difference {signed(both.difference.median())} points, largest {signed(far.difference)} ({where})"
+    if len(both) > 3 and both.ours.nunique() > 1 < both.paper.nunique():
+        said += f"; Spearman's ρ of ours with the paper's {both.ours.corr(both.paper, method='spearman'):.2f}".replace("-", "−")
+    return said + "."
+
+
+def missing_sentence(cells: "pd.DataFrame", preset: str = "") -> str:
+    """How many cells are dashes and which commands fill them, narrowed as the page is; empty if there is none.
 
     Args:
-        outcomes: of one experiment, from `look_up`.
-        preset: at which they are to be filled; by default the smallest whose grid has them, but for `smoke`, else `cpu`.
+        cells: of one experiment, from `results.table`.
+        preset: at which they are to be filled; by default `cpu`, and `paper` for what only its grid has.
     """
-    absent = [o.place for o in outcomes if not o.sets]
-    if not absent:
+    absent = cells[cells.sets == 0]
+    if absent.empty:
         return ""
-    fills = _fills(outcomes, absent, preset)
-    return f"{len(absent)} of {len(outcomes)} cells are not recorded yet and stand as {DASH}; {fills}"
+    name, places = cells.experiment.iloc[0], absent[list(AXES)].to_dict("records")
+    small, large = (preset, preset) if preset else ("cpu", "paper")
+    grids = {p: [cell.place for cell in experiments.find(name).cells(experiments.find_preset(p))] for p in (small, large)}
+    beyond = [place for place in places if place not in grids[small] and place in grids[large]]
+    rest = [place for place in places if place not in beyond]
+    commands = [(_command(name, p, cells, wanted, grids[p]), wanted) for p, wanted in ((small, rest), (large, beyond)) if wanted]
+    said = ", ".join(f"`{command}` computes {len(wanted)}" for command, wanted in commands)
+    return f"{len(absent)} of {len(cells)} cells are not recorded yet and stand as {DASH}: {said}."
 
 
-def _fills(outcomes: Sequence[Outcome], absent: Sequence[Place], preset: str) -> str:
-    """Which commands compute the cells that are not recorded, and how many each, with the narrowing that it takes."""
-    name = outcomes[0].experiment
-    grids = {p.name: [cell.place for cell in experiments.find(name).cells(p)] for p in experiments.PRESETS.values()}
-    smallest, larger = (experiments.CPU.name, experiments.PAPER.name) if not preset else (preset, preset)
-    beyond = [place for place in absent if place not in grids[smallest] and place in grids[larger]]
-    rest = [place for place in absent if place not in beyond]
-    groups = [(p, places) for p, places in ((smallest, rest), (larger, beyond)) if places]
-    commands = [(_command(name, p, outcomes, places, grids[p]), len(places)) for p, places in groups]
-    if len(commands) == 1:
-        return f"`{commands[0][0]}` computes them."
-    return ", ".join(f"`{command}` computes {number} of them" for command, number in commands) + "."
-
-
-def _command(name: str, preset: str, outcomes: Sequence[Outcome], wanted: Sequence[Place], grid: Sequence[Place]) -> str:
+def _command(name: str, preset: str, cells: "pd.DataFrame", wanted: Sequence[Place], grid: Sequence[Place]) -> str:
     """The command that computes these cells at a preset: an axis is narrowed where the page's is, or where they leave the grid."""
     words = ["dclib", "run", name, "--preset", preset]
     for axis, option in OPTIONS.items():
-        page, known = {o.place[axis] for o in outcomes}, {place[axis] for place in grid}
+        page, known = set(cells[axis]), {place[axis] for place in grid}
         values = list(dict.fromkeys(place[axis] for place in wanted))
         if not page >= known or not known >= set(values):
             words += [option, " ".join(str(value) or "default" for value in values)]
     return shlex.join(words)
 
 
-def agreement_sentence(outcomes: Sequence[Outcome]) -> str:
-    """How far our numbers lie from the paper's: how many within two standard errors, the median, the farthest; maybe empty."""
-    if not any(o.paper for o in outcomes):
-        return ""
-    both = [o for o in outcomes if o.difference is not None]
-    if not both:
-        return "There is no number of ours beside one of the paper's yet."
-    sure = [o for o in both if o.standard_error is not None]
-    near = sum(abs(o.difference) <= 2 * o.standard_error for o in sure)
-    single = f"; {len(both) - len(sure)} with a single set have no standard error" if len(sure) < len(both) else ""
-    said = f"Within two standard errors of the paper's number lie {near} of {len(sure)}{single}"
-    if len(both) < 3:
-        return said + "."
-    far = max(both, key=lambda o: abs(o.difference))
-    where = ", ".join(_named(axis, far.place[axis]) for axis in varying(outcomes))
-    middle = signed(median(o.difference for o in both))
-    return f"{said}; the median difference is {middle} points, the largest {signed(far.difference)} ({where})."
-
-
-def _named(axis: str, value: Any) -> str:
-    return title(value) if value in experiments.INSTEAD else f"{AXIS_NAMES[axis]} {title(value)}"
-
-
-def cost_sentence(outcomes: Sequence[Any]) -> str:
+def cost_sentence(cells: "pd.DataFrame | Iterable[Any]") -> str:
     """What the recorded runs cost, and where and by what code they ran: a sentence for each preset.
 
     Args:
-        outcomes: or anything else that has `preset` and `records`.
+        cells: from `results.table`, or anything else that has a `preset` and `records`.
     """
-    said = [_cost(name, [o for o in outcomes if o.preset == name]) for name in presets_of(outcomes)]
+    rows = list(cells.itertuples() if hasattr(cells, "itertuples") else cells)
+    presets = [name for name in reversed(experiments.PRESETS) if any(row.preset == name for row in rows)]
+    said = [_cost(name, [record for row in rows if row.preset == name for record in row.records]) for name in presets]
     return " ".join(said) or "No run behind this page is recorded yet."
 
 
-def _cost(preset: str, outcomes: Sequence[Any]) -> str:
-    records = {(r["key"], r["started"], str(r.get("accuracies"))): r for o in outcomes for r in o.records}.values()
+def _cost(preset: str, found: Sequence[dict[str, Any]]) -> str:
+    records = {(r["key"], r["started"], str(r.get("accuracies"))): r for r in found}.values()
     parts = []
     for kind, what in KINDS.items():
-        found = [r for r in records if r["kind"] == kind]
-        number = sum(len(r["accuracies"]) for r in found) if kind in ("TrainNetworks", "TrainCandidate") else len(found)
-        if found:
-            parts.append(f"{_count(number, what)} took {clock(_spent(found))}")
+        if same := [r for r in records if r["kind"] == kind]:
+            number = sum(len(r["accuracies"]) for r in same) if kind in ("TrainNetworks", "TrainCandidate") else len(same)
+            noun, of, rest = what.partition(" on ")
+            parts.append(f"{number} {noun}{'' if number == 1 else 's'}{of}{rest} took {clock(_spent(same))}")
     machines = dict.fromkeys(map(machine_of, records))
     memory = max(r["peak_memory_mb"] for r in records) / 1000
-    return (
-        f"At preset {preset}, {_listed(parts)} on {' and '.join(machines)}, "
-        f"with at most {memory:.1f} GB of memory; code at {_commits(records)}."
-    )
+    runs = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+    where = f"on {' and '.join(machines)}, with at most {memory:.1f} GB of memory"
+    return f"At preset {preset}, {runs} {where}; code at {_commits(records)}."
 
 
 def _spent(records: Sequence[dict[str, Any]]) -> float:
     """Seconds behind records; of the sets on one course the longest counts, for it went on from the others."""
     longest: dict[str, float] = {}
-    for r in (r for r in records if "course" in r):
-        longest[r["course"]] = max(r["seconds"], longest.get(r["course"], 0.0))
-    return sum((r["seconds"] for r in records if "course" not in r), sum(longest.values(), 0.0))
-
-
-def _count(number: int, what: str) -> str:
-    noun, of, rest = what.partition(" on ")
-    return f"{number} {noun}{'' if number == 1 else 's'}{of}{rest}"
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+    for r in records:
+        course = r.get("course", id(r))
+        longest[course] = max(r["seconds"], longest.get(course, 0.0))
+    return sum(longest.values())
 
 
 def _commits(records: Iterable[dict[str, Any]]) -> str:

@@ -1,113 +1,127 @@
-"""Recorded outcomes as tables in Markdown, legible as they are, and the directive that lets the book number one."""
+"""Rows of `results.table` as tables in Markdown, legible as they are, and the directive that numbers one in the book."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..experiments import AXES
-from ..experiments.presets import INSTEAD, RANDOM, WHOLE
-from ..results.outcomes import DASH, Outcome, labels, made_by, title, varying
-from .sentences import AXIS_NAMES, presets_of, signed
+from ..experiments.presets import INSTEAD, RANDOM
+from ..results.outcomes import DASH, labels, made_by, title, varying
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+AXIS_NAMES = {"dataset": "data set", "ipc": "images/class", "network": "condensed with", "test_network": "trained"}
+AXIS_NAMES["variant"] = "variant"
 BELOW = " ↓"  # marks an accuracy below that of random real images
 
 
-def matrix_table(outcomes: Sequence[Outcome], rows: str = "network", columns: str = "test_network") -> str:
-    """Set outcomes in a matrix in Markdown, each row with a line of ours, and the paper's and the difference where it has any.
+def matrix_table(cells: "pd.DataFrame", rows: str = "network", columns: str = "test_network") -> str:
+    """Set cells in a matrix in Markdown: each row has a line of ours and, where the paper has numbers, of its and the difference.
 
     Where there are random real images, an arrow marks whatever trains a network worse than they do.
 
     Args:
-        outcomes: from `look_up`.
-        rows: the axis that goes down; other axes on which the outcomes differ are put beside it.
+        cells: from `results.table`.
+        rows: the axis that goes down; other axes on which the cells differ are put beside it.
         columns: the axis that goes across.
     """
-    down = [axis for axis in AXES if axis == rows or (axis in varying(outcomes) and axis != columns)]
-    across = list(dict.fromkeys(o.place[columns] for o in outcomes))
-    mixed, kinds = len(presets_of(outcomes)) > 1, _kinds(outcomes)
-    names = {axis: labels(outcomes, axis).__getitem__ for axis in AXES}
-    lines: dict[tuple, dict[Any, Outcome]] = {}
-    for o in outcomes:
-        lines.setdefault(tuple(o.place[axis] for axis in down), {})[o.place[columns]] = o
-    body, lower = [], _below_random(outcomes)
-    if any(map(lower, outcomes)):
-        marked = {RANDOM: f"{title(RANDOM)} ({BELOW.strip()}: worse than these)"}
-        names["network"] = (labels(outcomes, "network") | marked).__getitem__
-    for label, found in lines.items():
-        for kind in [k for k in kinds if k == "ours" or any(o.paper for o in found.values())]:
-            words = [names[axis](x) for axis, x in zip(down, label, strict=True)] if kind == kinds[0] else [""] * len(down)
-            numbers = [figure(found[x], kind, mixed) + lower(found[x]) * (kind == "ours") if x in found else "" for x in across]
+    down = [axis for axis in AXES if axis == rows or (axis in varying(cells) and axis != columns)]
+    across, kinds = list(cells[columns].unique()), _kinds(cells)
+    mixed, lower = cells.preset[cells.sets > 0].nunique() > 1, _below_random(cells)
+    names = {axis: labels(cells, axis) for axis in AXES}
+    if lower:
+        names["network"][RANDOM] = f"{title(RANDOM)} ({BELOW.strip()}: worse than these)"
+    body = []
+    for values, line in cells.groupby(down, sort=False):
+        found = {getattr(cell, columns): cell for cell in line.itertuples()}
+        words = [names[axis][value] for axis, value in zip(down, values, strict=True)]
+        for kind in kinds if line.paper.notna().any() else kinds[:1]:
+            numbers = [number(found[x], kind, mixed) if x in found else "" for x in across]
+            if kind == "ours":
+                numbers = [text + BELOW * (x in found and found[x].Index in lower) for x, text in zip(across, numbers, strict=True)]
             body.append([*words, *([kind] if len(kinds) > 1 else []), *numbers])
-    head = [*(AXIS_NAMES[axis] for axis in down), *([""] if len(kinds) > 1 else []), *map(names[columns], across)]
+            words = [""] * len(down)
+    head = [*(AXIS_NAMES[axis] for axis in down), *([""] if len(kinds) > 1 else []), *(names[columns][x] for x in across)]
     return pipe_table(head, body, left=len(head) - len(across))
 
 
-def _below_random(outcomes: Sequence[Outcome]) -> Callable[[Outcome], str]:
-    """A function that returns the mark of an outcome that random real images beat, which else is empty."""
-
-    def place(o: Outcome) -> tuple:
-        return tuple(o.place[axis] for axis in AXES if axis not in ("network", "variant"))
-
-    random = {place(o): o.mean for o in outcomes if o.place["network"] == RANDOM and o.sets}
-    return lambda o: BELOW if o.sets and o.mean < random.get(place(o), 0) else ""
+def _below_random(cells: "pd.DataFrame") -> set[Any]:
+    """The index of every cell whose accuracy is below that of random real images at its place."""
+    place = [axis for axis in AXES if axis not in ("network", "variant")]
+    random = cells[cells.network == RANDOM].groupby(place).ours.max().rename("random")
+    return set(cells.index[cells.ours < cells[place].join(random, on=place).random])
 
 
-def relative_table(outcomes: Sequence[Outcome]) -> str:
-    """Set accuracies against images per class in Markdown, in brackets in percent of the whole set's, which comes last."""
-    sizes = list(dict.fromkeys(o.place["ipc"] for o in outcomes if o.place["network"] != WHOLE))
-    whole = {o.place["dataset"]: o for o in outcomes if o.place["network"] == WHOLE}
-    lines: dict[tuple, dict[int, str]] = {}
-    for o in (o for o in outcomes if o.place["network"] != WHOLE):
-        bound = whole.get(o.place["dataset"])
-        text = figure(o, "ours", len(presets_of(outcomes)) > 1)
-        share = f" ({100 * o.mean / bound.mean:.0f} %)" if o.shown and bound and bound.shown else ""
-        lines.setdefault((o.place["dataset"], o.place["network"]), {})[o.place["ipc"]] = text + share
-    body = [
-        [title(d), made_by(n), *(found.get(x, "") for x in sizes), figure(whole[d], "ours") if d in whole else DASH]
-        for (d, n), found in lines.items()
-    ]
-    return pipe_table(["data set", "images", *map(str, sizes), title(WHOLE)], body, left=2)
-
-
-def list_table(outcomes: Sequence[Outcome]) -> str:
-    """Set outcomes one below the other in Markdown, with the difference in standard errors and what each number rests on."""
-    axes, kinds = varying(outcomes) or ["dataset"], _kinds(outcomes)
+def list_table(cells: "pd.DataFrame") -> str:
+    """Set cells one below the other in Markdown, with the difference in standard errors and what each number rests on."""
+    axes, kinds = varying(cells) or ["dataset"], _kinds(cells)
     names, titles = dict.fromkeys(AXES, title), dict(AXIS_NAMES)
-    if any(o.place["network"] in INSTEAD for o in outcomes):
+    if cells.network.isin(INSTEAD).any():
         names["network"], titles["network"] = made_by, "images"
     kinds = [*kinds, "in std. errors"] if len(kinds) > 1 else kinds
     body = []
-    for o in outcomes:
-        row = [*(names[axis](o.place[axis]) for axis in axes), *(figure(o, kind) for kind in kinds)]
-        body.append([*row, counts(o) if o.sets else DASH, o.preset or DASH])
-    head = [*(titles[axis] for axis in axes), *kinds, "sets × networks", "preset"]
-    return pipe_table(head, body, left=len(axes))
+    for cell in cells.itertuples():
+        row = [*(names[axis](getattr(cell, axis)) for axis in axes), *(number(cell, kind) for kind in kinds)]
+        body.append([*row, counts(cell) if cell.sets else DASH, cell.preset or DASH])
+    return pipe_table([*(titles[axis] for axis in axes), *kinds, "sets × networks", "preset"], body, left=len(axes))
 
 
-def _kinds(outcomes: Iterable[Outcome]) -> list[str]:
-    return ["ours", "paper", "difference"] if any(o.paper for o in outcomes) else ["ours"]
+def means_table(cells: "pd.DataFrame", axis: str, over: str) -> str:
+    """Tabulate the mean accuracy of each value of an axis, ours and the paper's, our highest first.
+
+    Args:
+        cells: from `results.table`, a matrix of two axes.
+        axis: whose values are compared.
+        over: the axis over which the mean is taken, as far as all cells have a number of ours.
+    """
+    complete = cells.groupby(over, sort=False).filter(lambda column: column.ours.notna().all())
+    means = complete.groupby(axis, sort=False)[["ours", "paper"]].mean(skipna=False).sort_values("ours", ascending=False)
+    names = labels(cells, axis)
+    body = [[names[value], *(DASH if mean != mean else f"{mean:.1f}" for mean in both)] for value, *both in means.itertuples()]
+    part, whole = complete[over].nunique(), cells[over].nunique()
+    head = f"{AXIS_NAMES[axis]}, mean over {part}" + (f" of {whole}" if part < whole else "")
+    return pipe_table([head, "ours", "paper"], body)
 
 
-def counts(o: Outcome) -> str:
+def _kinds(cells: "pd.DataFrame") -> list[str]:
+    return ["ours", "paper", "difference"] if cells.paper.notna().any() else ["ours"]
+
+
+def counts(cell: Any) -> str:
     """Sets × networks, or, where sets have different numbers of networks, sets and all networks; of how many, if that is more."""
-    sets, networks = o.planned
-    if len(set(map(len, o.sets))) == 1:
-        return f"{len(o.sets)} × {len(o.sets[0])}" + ("" if o.complete else f" of {sets} × {networks}")
-    return f"{len(o.sets)}, {len(o.accuracies)}" + ("" if o.complete else f" of {sets}, {sets * networks}")
+    if len(set(map(len, cell.accuracies))) == 1:
+        planned = f" of {cell.planned_sets} × {cell.planned_networks}"
+        return f"{cell.sets} × {len(cell.accuracies[0])}" + ("" if cell.complete else planned)
+    planned = f" of {cell.planned_sets}, {cell.planned_sets * cell.planned_networks}"
+    return f"{cell.sets}, {cell.networks}" + ("" if cell.complete else planned)
 
 
-def figure(o: Outcome, kind: str, name_preset: bool = False) -> str:
-    """Write "ours", the "paper"'s, the "difference" or the same "in std. errors"."""
-    if kind == "in std. errors":
-        return DASH if o.standard_errors is None else signed(o.standard_errors)
+def number(cell: Any, kind: str, name_preset: bool = False) -> str:
+    """Write "ours", the "paper"'s number, the "difference" or the same "in std. errors"; a dash where there is none.
+
+    Args:
+        cell: a row of `results.table`.
+        kind: which of them.
+        name_preset: whether to add the preset to ours.
+    """
+    if kind == "ours":
+        spread = f" ± {cell.std:.1f}" if cell.networks > 1 else ""
+        preset = f" ({cell.preset}{'' if cell.complete else ', in part'})" if name_preset else ""
+        return f"{cell.ours:.1f}{spread}{preset}" if cell.sets else DASH
     if kind == "paper":
-        return f"{o.paper[0]:.1f} ± {o.paper[1]:.1f}" if o.paper else DASH
-    if not o.shown or (kind == "difference" and not o.paper):
-        return DASH
-    if kind == "difference":
-        return signed(o.difference)
-    spread = f" ± {o.std:.1f}" if len(o.accuracies) > 1 else ""
-    return f"{o.mean:.1f}{spread}" + (f" ({o.preset}{'' if o.complete else ', in part'})" if name_preset else "")
+        return f"{cell.paper:.1f} ± {cell.paper_std:.1f}" if cell.paper == cell.paper else DASH
+    return signed(cell.difference if kind == "difference" else in_errors(cell.difference, cell.standard_error))
+
+
+def in_errors(difference: float, error: float) -> float:
+    """A difference in units of its standard error; NaN where that is zero or not known."""
+    return difference / error if error else float("nan")
+
+
+def signed(value: float) -> str:
+    """Write a difference; NaN is a dash."""
+    return f"{value:+.1f}".replace("-", "−") if value == value else DASH
 
 
 def pipe_table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:

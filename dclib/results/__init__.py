@@ -1,4 +1,6 @@
-"""Records and sets on disk, and what they say: outcomes beside the paper's, claims, rankings; no torch."""
+"""Records and sets on disk, and what they say: tables beside the paper's, claims, rankings; no torch."""
 
-from .store import *  # noqa: F403
-from .store import __all__ as __all__
+from .outcomes import records, table
+from .store import CondensedSet, Store, read_records, results_root
+
+__all__ = ["CondensedSet", "Store", "read_records", "records", "results_root", "table"]

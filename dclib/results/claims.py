@@ -1,21 +1,21 @@
-"""What a page claims of its numbers, and what the records say of it: it holds, it is refuted, or it is not decided.
+"""What the records say of a claim: it holds, it is refuted, or it is not decided.
 
-A claim stands on differences, each with its interval of 95 % by Student's t over sets, or over whatever was drawn anew each
-time. A directional claim says that they are positive: it holds where every interval lies above zero and is refuted where one
-lies below, so that exchanging what is compared turns the one into the other. A claim of equality declares its margin
-beforehand: it holds where every interval lies within, and is refuted where one lies outside. Everything else is not decided:
-the spread of a single set is not known.
+A claim is about differences, each with its 95 % interval by Student's t over sets, or over whatever was drawn anew each time.
+A directional claim says that the differences are positive: it holds if every interval lies above zero and is refuted if one
+lies below. Exchanging what is compared turns *holds* into *refuted*. A claim of equality declares its margin beforehand: it
+holds if every interval lies within the margin and is refuted if one lies outside. Everything else is not decided, such as
+whatever rests on a single set, whose spread is not known.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev, variance
-from typing import NamedTuple
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
 
 from scipy.stats import t as student
 
-from .outcomes import Outcome
+from ..experiments import paper
 
 HOLDS, REFUTED, OPEN = "holds", "refuted", "not decided"
 LEVEL = 0.95  # of every interval
@@ -63,45 +63,50 @@ class Claim:
 
 
 class Estimate(NamedTuple):
-    """A mean over sets, the variance of that mean (None: not known), and the degrees of freedom of that variance."""
+    """A mean over sets (NaN where nothing is recorded), its standard error (NaN: not known), and the error's degrees of freedom."""
 
     mean: float
-    squared_error: float | None
+    error: float
     freedom: int
 
     @classmethod
-    def of(cls, found: Outcome) -> "Estimate | None":
-        """Of an outcome, as its pages have it; None where nothing is recorded."""
-        return cls(found.mean, found.squared_error, len(found.sets) - 1) if found.shown else None
+    def of(cls, cell: Any) -> "Estimate":
+        """Of a row of `results.table`."""
+        return cls(cell.ours, cell.error, cell.sets - 1)
+
+    @classmethod
+    def papers(cls, cell: Any) -> "Estimate":
+        """Of the paper's number in a row of `results.table`, as if its whole spread were between its five sets."""
+        return cls(cell.paper, cell.paper_std / paper.SETS**0.5, paper.SETS - 1)
 
     @classmethod
     def over(cls, values: Sequence[float]) -> "Estimate":
         """Of values that were drawn independently, such as the means of sets."""
         n = len(values)
-        return cls(fmean(values), variance(values) / n if n > 1 else None, n - 1)
+        return cls(fmean(values), stdev(values) / n**0.5 if n > 1 else math.nan, n - 1)
 
 
-def between(one: Estimate | None, other: Estimate | None) -> Interval:
+def between(one: Estimate, other: Estimate) -> Interval:
     """Return by how much one mean lies above another, with Welch's interval; it is everything where one is of a single set."""
-    if one is None or other is None:
+    mean, error = one.mean - other.mean, math.hypot(one.error, other.error)
+    if math.isnan(mean):
         return NOTHING
-    mean, errors = one.mean - other.mean, (one.squared_error, other.squared_error)
-    if None in errors:
+    if math.isnan(error):
         return Interval(mean, -math.inf, math.inf)
-    if not (error := sum(errors) ** 0.5):
+    if not error:
         return Interval(mean, mean, mean)
-    freedom = error**4 / (errors[0] ** 2 / one.freedom + errors[1] ** 2 / other.freedom)  # Welch and Satterthwaite
+    freedom = error**4 / (one.error**4 / one.freedom + other.error**4 / other.freedom)  # Welch and Satterthwaite
     half = float(student.ppf((1 + LEVEL) / 2, freedom)) * error
     return Interval(mean, mean - half, mean + half)
 
 
-def compared(one: Outcome, *others: Outcome) -> Claim:
-    """The claim that one outcome lies above each of the others."""
+def compared(one: Any, *others: Any) -> Claim:
+    """The claim that one row of `results.table` lies above each of the others."""
     return Claim(tuple(between(Estimate.of(one), Estimate.of(other)) for other in others))
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """Return the mean of values and the interval by Student's t; of a single value it is everything, of none it is not a number."""
+    """Return the mean of values and its interval by Student's t: everything for a single value, NaN for none."""
     if not values:
         return NOTHING
     n, mean = len(values), fmean(values)

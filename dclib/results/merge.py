@@ -13,11 +13,15 @@ from typing import Any
 
 from ..errors import FileError
 from ..spec.baselines import loss_summary
-from .store import CondensedSet, Store
 from ..support.files import write_atomic
-from .records import checkpoint_about, data_of, in_words, plain
+from .records import UNTESTED, checkpoint_about, data_of, in_words, plain, values
+from .store import CondensedSet, Store
 
 IDENTITY = ("run", "data", "seed", "engine")  # of a checkpoint, without how far it is
+END = {  # what a state that is kept says of the end of its training, as the record does
+    "WholeTraining": lambda about: next((round(a, 4) for a in about.get("epoch_accuracies", [])[-1:]), None),
+    "TrainGan": lambda about: loss_summary(about.get("losses", [])),
+}
 
 
 @dataclass
@@ -37,6 +41,13 @@ class Merged:
     alike: int = 0
     differences: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+
+    def count(self, kind: str, new: int) -> None:
+        """Count what a record has brought."""
+        if kind == "MakeSet":
+            self.sets += new
+        else:
+            self.networks += new
 
     def sentence(self) -> str:
         """The counts in words."""
@@ -89,25 +100,16 @@ class _Merge:
         for path in sorted(self.source.root.glob("*/sets/*.safetensors")):
             self._set_file(path, recorded)
         for record in records:
-            if record["kind"] == "MakeSet":
-                self._set(record)
-            elif record["kind"] == "TrainGan":
-                self._gan(record)
-            else:
-                self._networks(record)
+            self._record(record)
         for path in _states(self.source):
             self._state(path)
 
     def _of_our_data(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Leave out what was measured on other data that goes by the same name."""
-        ours: dict[tuple, set[str]] = {}
-        for record in (record for records in self.store.records.values() for record in records if "data_hash" in record):
-            ours.setdefault(data_of(record), set()).add(record["data_hash"])
-
         def foreign(record: dict[str, Any]) -> bool:
-            return "data_hash" in record and record["data_hash"] not in ours.get(data_of(record), {record["data_hash"]})
+            return "data_hash" in record and record["data_hash"] not in self.store.data.get(data_of(record), {record["data_hash"]})
 
-        counts = Counter(str(data_of(record)[0]) for record in records if foreign(record))
+        counts = Counter(data_of(record).title for record in records if foreign(record))
         for name, count in sorted(counts.items()):
             self.merged.refused.append(f"{name} in {self.source.root} is other data than here: its records ({count}) are left out")
         return [record for record in records if not foreign(record)]
@@ -132,53 +134,44 @@ class _Merge:
         elif not here or found.hash in here:
             write_atomic(self.store.set_path(path.parent.parent.name, key), path.read_bytes())
 
-    def _set(self, record: dict[str, Any]) -> None:
-        known, path = self.store.records.get(record["key"], []), self.store.find_set(record["key"])
-        here = [other.get("set_hash") for other in known] or [path and CondensedSet.load(path).hash]
-        if record.get("set_hash") not in (*here, None) and here != [None]:
-            where = self.source.root
-            self.merged.differences.append(f"{_words(record)}: the set here has other pixels than that in {where} and stays")
-        elif known:
-            self.merged.alike += 1
-        else:
-            self.store.add(record["preset"], plain(record))
-            self.merged.sets += 1
-
-    def _gan(self, record: dict[str, Any]) -> None:
-        known = self.store.records.get(record["key"], [])
-        if any(other["losses"] != record["losses"] for other in known):
-            where = self.source.root
-            self.merged.differences.append(f"{_words(record)}: the GAN here has other losses than that in {where} and stays")
-        elif known:
-            self.merged.alike += 1
-        else:
-            self.store.add(record["preset"], plain(record))
-            self.merged.networks += 1
-
-    def _networks(self, record: dict[str, Any]) -> None:
-        known = self.store.records.get(record["key"], [])
+    def _record(self, record: dict[str, Any]) -> None:
+        """Bring a record that has a network, a set or a GAN that is not here, or the older of two that differ."""
+        known, found = self.store.records.get(record["key"], []), values(record)
         if plain(record) in map(plain, known):
-            self.merged.alike += len(record["accuracies"])
+            self.merged.alike += len(found)
             return
-        held = {n: other for other in reversed(known) for n in other["accuracies"]}  # the oldest of each
-        new = record["accuracies"].keys() - held.keys()
-        older = [self._is_older(record, held[n], n) for n in record["accuracies"] if n in held]
-        if new or any(older):
+        held = {n: other for other in reversed(known) for n in values(other)}  # the oldest of each
+        new = found.keys() - held.keys()
+        older = [self._is_older(record, held[n], n) for n in found if n in held]
+        if (new and self._fits_our_file(record)) or any(older):
             self.store.add(record["preset"], plain(record))
-            self.store.records[record["key"]].sort(key=_started)
-            self.merged.networks += len(new)
+            self.merged.count(record["kind"], len(new))
+
+    def _fits_our_file(self, record: dict[str, Any]) -> bool:
+        """Whether a new record is of the set here, where there is a file of it that no record names."""
+        path = self.store.find_set(record["key"])
+        if path is None or CondensedSet.load(path).hash == record.get("set_hash"):
+            return True
+        self._stays(record)
+        return False
 
     def _is_older(self, theirs: dict[str, Any], ours: dict[str, Any], network: str) -> bool:
-        """Whether their record of a network must come here because it is the older one and says something else."""
-        here, there = (float(record["accuracies"][network]) for record in (ours, theirs))
-        if here == there:
+        """True if theirs is older and the accuracy differs."""
+        here, there = (values(record)[network] for record in (ours, theirs))
+        if here == there or None in (here, there):
             self.merged.alike += 1
+            return False
+        if theirs["kind"] in UNTESTED:
+            self._stays(theirs)
             return False
         older, where = _started(theirs) < _started(ours), self.source.root
         counts = f"the older counts, that {f'in {where}' if older else 'here'}"
         sentence = f"{_words(theirs)}, network {network}: {here:g} % here and {there:g} % in {where}; {counts}"
         self.merged.differences.append(sentence)
         return older
+
+    def _stays(self, theirs: dict[str, Any]) -> None:
+        self.merged.differences.append(f"{_words(theirs)}: what is here differs from that in {self.source.root} and stays")
 
     def _state(self, path: Path) -> None:
         """Bring a checkpoint of what is not finished here, or of a training on the whole set, if it is further than ours."""
@@ -204,10 +197,8 @@ class _Merge:
 
     def _fits(self, key: str, about: dict[str, Any]) -> bool:
         """Whether a state on the whole set is that of the training recorded here, if one is."""
-        if gan := next((r for r in self.store.records.get(key, []) if r["kind"] == "TrainGan"), None):
-            return loss_summary(about.get("losses", [])) == gan["losses"]
-        recorded = self.store.accuracies(key)
-        return not recorded or [round(a, 4) for a in about.get("epoch_accuracies", [])[-1:]] == [recorded.get(0)]
+        recorded = self.store.records.get(key)
+        return not recorded or END[recorded[0]["kind"]](about) == values(recorded[0])["0"]
 
 
 def _started(record: dict[str, Any]) -> str:
@@ -216,6 +207,6 @@ def _started(record: dict[str, Any]) -> str:
 
 def _words(record: dict[str, Any]) -> str:
     try:
-        return in_words(record["run"])
+        return in_words(record)
     except (KeyError, TypeError):
         return f"run {record['key']}"

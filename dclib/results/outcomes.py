@@ -1,29 +1,30 @@
-"""From records to outcomes: what is recorded for each cell of a table, beside what the paper prints there.
+"""Results as one tidy pandas DataFrame: a row for each cell of a table (`table`), or for each trained network (`records`).
 
-A cell's number is the mean over every network recorded for it, on whichever of the sets 0 … 4 exist; optimal random selection
+A cell's number is the mean over all networks recorded for it, on whichever of the sets 0 … 4 exist. Optimal random selection
 looks at more sets and keeps the best. At "best" each cell takes the most faithful preset that has records, never the highest
-accuracy, and never `smoke`. A preset's grid says only what is computed: a run that another table recorded under the same key
+accuracy, and never `smoke`. A preset's grid only says what is computed: a run that another table recorded under the same key
 fills its cell here, too.
 """
 
 import itertools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
 from statistics import fmean, pstdev, variance
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import experiments
-from ..experiments import paper
-from ..experiments.presets import Run
 from ..errors import one_of
-from ..experiments import AXES, GAN, INSTEAD, ORS, RANDOM, Cell
-from .store import Store
+from ..experiments import AXES, GAN, INSTEAD, ORS, RANDOM, Cell, paper
+from ..experiments.presets import Run
 from ..spec import FAMILIES, Network, WholeTraining
+from .store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DASH = "—"
+NAN = float("nan")
 SETS = range(5)  # seeds of the sets that count where they are recorded
-NAMES = {
+TITLES = {
     "": "default",  # variant
     "mnist": "MNIST",
     "fashionmnist": "FashionMNIST",
@@ -43,97 +44,20 @@ NAMES = {
 }
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What is recorded for one cell of an experiment, and what the paper prints there.
+def table(experiment: str, preset: str = "best", store: Store | None = None, **narrow: Sequence | int | None) -> "pd.DataFrame":
+    """Return what is recorded for each cell of an experiment, one row a cell; nothing is computed.
 
-    Args:
-        experiment: its name.
-        place: the cell's coordinates, by axis.
-        preset: whose hyper-parameters the numbers belong to; empty where nothing is recorded.
-        sets: test accuracies in percent, one tuple for each set.
-        keys: of the runs of stage T, one for each set.
-        records: of these runs and of those that made the sets.
-        paper: mean and standard deviation that the paper prints, if any.
-        planned: how many sets the preset has for this cell, and how many networks on each.
-    """
+    The columns, with accuracies in percent and NaN for numbers that do not exist:
 
-    experiment: str
-    place: dict[str, Any]
-    preset: str = ""
-    sets: tuple[tuple[float, ...], ...] = ()
-    keys: tuple[str, ...] = ()
-    records: tuple[dict[str, Any], ...] = ()
-    paper: tuple[float, float] | None = None
-    planned: tuple[int, int] = (1, 1)
-
-    @property
-    def accuracies(self) -> list[float]:
-        """One for each trained network, in percent."""
-        return list(itertools.chain(*self.sets))
-
-    @property
-    def shown(self) -> bool:
-        """Whether there is a number to show."""
-        return bool(self.sets)
-
-    @property
-    def complete(self) -> bool:
-        """Whether the number rests on as many sets and networks as the preset has."""
-        sets, networks = self.planned
-        return sum(len(found) >= networks for found in self.sets) >= sets
-
-    @cached_property
-    def mean(self) -> float | None:
-        """Over all networks; None where nothing is recorded."""
-        return fmean(self.accuracies) if self.sets else None
-
-    @cached_property
-    def std(self) -> float | None:
-        """The population's standard deviation over all networks, as in the paper."""
-        return pstdev(self.accuracies) if self.sets else None
-
-    @property
-    def difference(self) -> float | None:
-        """Our mean minus the paper's."""
-        return self.mean - self.paper[0] if self.shown and self.paper else None
-
-    @property
-    def squared_error(self) -> float | None:
-        """The variance of our mean, on the safe side; None for a single set, whose spread is not known.
-
-        It is taken from the spread of the sets' means or from that of networks, whichever gives more, the latter not below the
-        paper's, if it has one (two sets may agree by luck).
-        """
-        if len(self.sets) < 2:
-            return None
-        n, theirs = len(self.accuracies), self.paper[1] if self.paper else 0.0
-        return max(variance(map(fmean, self.sets)) / len(self.sets), self.std**2 / (n - 1), theirs**2 / n)
-
-    @property
-    def standard_error(self) -> float | None:
-        """Of the difference; None for a single set. Ours is by `squared_error`, the paper's its standard deviation over √5.
-
-        What the paper prints is over all networks; at most all of it is between its five sets.
-        """
-        if not self.shown or not self.paper or self.squared_error is None:
-            return None
-        return (self.squared_error + self.paper[1] ** 2 / paper.SETS) ** 0.5
-
-    @property
-    def standard_errors(self) -> float | None:
-        """The difference in units of its standard error; None where that is zero."""
-        return self.difference / self.standard_error if self.standard_error else None
-
-
-def error_between(one: Outcome, other: Outcome) -> float | None:
-    """The standard error of the difference of two of our means; None where one is of a single set."""
-    errors = [one.squared_error, other.squared_error]
-    return None if None in errors else sum(errors) ** 0.5
-
-
-def look_up(experiment: str, preset: str = "best", store: Store | None = None, **narrow: Sequence | int | None) -> list[Outcome]:
-    """Return what is recorded for each cell of an experiment; nothing is computed.
+    - `experiment`, `dataset`, `ipc`, `network` (which made the images), `test_network`, `variant`: where the cell stands;
+    - `preset`: whose hyper-parameters the numbers belong to; empty where nothing is recorded;
+    - `ours`, `std`: mean and population standard deviation over all networks;
+    - `sets`, `networks`: how many of each stand behind the number; `planned_sets`, `planned_networks` (on each set): how many
+      the preset has; `complete`: whether it has them all;
+    - `paper`, `paper_std`: what the paper prints; `difference`: ours minus the paper's;
+    - `error`: the standard error of `ours`; `standard_error`: that of `difference`; both NaN for a single set;
+    - `accuracies`: of each network, a tuple for each set; `keys`: of the runs of stage T, one for each set;
+    - `records`: of these runs and of those that made the sets.
 
     Args:
         experiment: its name.
@@ -145,51 +69,108 @@ def look_up(experiment: str, preset: str = "best", store: Store | None = None, *
     Raises:
         SpecError: an unknown experiment, preset, axis or network.
     """
+    import pandas as pd
+
     declared, store = experiments.find(experiment), store or Store(preset=preset)
     one_of("preset", preset, ("best", *experiments.PRESETS))
     presets = experiments.BEST if preset == "best" else (experiments.find_preset(preset),)
     places = {tuple(cell.place.values()): cell.place for p in presets for cell in declared.cells(p, **narrow)}
-    return [_first_recorded(experiment, [declared.cell(p, **place) for p in presets], store) for place in places.values()]
+    rows = [_first_recorded(experiment, [declared.cell(p, **place) for p in presets], store) for place in places.values()]
+    return pd.DataFrame(rows, columns=["experiment", *AXES, "preset", *summarise([]), "keys", "records"])
 
 
-def _first_recorded(experiment: str, cells: Sequence[Cell], store: Store) -> Outcome:
-    """The outcome at the first of these cells, one for each preset, that has records.
+def records(store: Store | None = None) -> "pd.DataFrame":
+    """Return all trained networks on record, one row a network.
 
-    Where later presets have the same runs, it is said to be at the first at which it is complete, or at the last.
+    `number` is that of the network in its run, `accuracy` is in percent; the other columns are those of the record, the
+    spelled-out run's fields with dots, as `run.set.dataset`, `run.set.hyper.ipc` and `run.hyper.network`.
+    """
+    import pandas as pd
+
+    rows = []
+    for record in itertools.chain(*(store or Store()).records.values()):
+        about = {name: value for name, value in record.items() if name != "accuracies"}
+        rows += [dict(number=int(n), accuracy=a, **about) for n, a in record.get("accuracies", {}).items()]
+    return pd.json_normalize(rows)
+
+
+def summarise(accuracies: Sequence[Sequence[float]], printed: tuple[float, float] | None = None, planned=(1, 1)) -> dict[str, Any]:
+    """Return the statistics of a cell, as `table` names them.
+
+    The `error` of our mean is not known for a single set. Else it is taken from the spread of the sets' means or from that of
+    networks, whichever gives more, the latter not below the paper's (two sets may agree by luck). The paper's spread is over all
+    networks; its standard error is taken as if all of it were between its five sets.
+
+    Args:
+        accuracies: in percent, of the networks on each set.
+        printed: the paper's mean and standard deviation, if it has any.
+        planned: how many sets, and how many networks on each, the preset has.
+    """
+    every = list(itertools.chain(*accuracies))
+    ours, std = (fmean(every), pstdev(every)) if every else (NAN, NAN)
+    theirs, spread = printed or (NAN, NAN)
+    squared, n = NAN, len(every)
+    if len(accuracies) > 1:
+        floor = spread**2 / n if printed else 0.0
+        squared = max(variance(map(fmean, accuracies)) / len(accuracies), std**2 / (n - 1), floor)
+    complete = sum(len(found) >= planned[1] for found in accuracies) >= planned[0]
+    return dict(
+        ours=ours,
+        std=std,
+        sets=len(accuracies),
+        networks=n,
+        planned_sets=planned[0],
+        planned_networks=planned[1],
+        complete=complete,
+        paper=theirs,
+        paper_std=spread,
+        difference=ours - theirs,
+        error=squared**0.5,
+        standard_error=(squared + spread**2 / paper.SETS) ** 0.5,
+        accuracies=tuple(map(tuple, accuracies)),
+    )
+
+
+def _first_recorded(experiment: str, cells: Sequence[Cell], store: Store) -> dict[str, Any]:
+    """The row at the first of these cells, one for each preset, that has records.
+
+    Where later presets have the same runs, it is the row of the first at which it is complete, or of the last.
     """
     every = [_recorded(experiment, cell, store) for cell in cells]
-    first = next((o for o in every if o.sets), every[0])
-    same = [o for o in every if o.keys == first.keys]
-    return next((o for o in same if o.complete), same[-1])
+    first = next((row for row in every if row["sets"]), every[0])
+    same = [row for row in every if row["keys"] == first["keys"]]
+    return next((row for row in same if row["complete"]), same[-1])
 
 
-def _recorded(experiment: str, cell: Cell, store: Store) -> Outcome:
-    """What is recorded for a cell at its preset."""
-    printed = paper.find(experiment, cell.place)
-    if not (sets := _accuracies(cell, store)):
-        return Outcome(experiment, cell.place, paper=printed)
-    keys = dict.fromkeys(key for run in cell.runs(_seeds(cell)) for key in _behind(run))
-    records = tuple(r for key in keys for r in store.records.get(key, []))
-    planned = (len(sets) if ORS.get(cell.network, 1.0) < 1 else cell.sets), cell.runs([0])[0].networks
-    return Outcome(experiment, cell.place, cell.preset.name, tuple(sets.values()), tuple(sets), records, printed, planned)
+def _recorded(experiment: str, cell: Cell, store: Store) -> dict[str, Any]:
+    """The row of a cell at its preset."""
+    runs = cell.runs(range(cell.sets) if cell.network in ORS else SETS)
+    sets = _accuracies(cell, runs, store)
+    planned = (len(sets) or 1 if ORS.get(cell.network, 1.0) < 1 else cell.sets), runs[0].networks
+    behind = dict.fromkeys(key for run in runs for key in _behind(run)) if sets else ()
+    return dict(
+        experiment=experiment,
+        **cell.place,
+        preset=cell.preset.name if sets else "",
+        **summarise(list(sets.values()), paper.find(experiment, cell.place), planned),
+        keys=tuple(sets),
+        records=tuple(r for key in behind for r in store.records.get(key, [])),
+    )
 
 
-def _accuracies(cell: Cell, store: Store) -> dict[str, tuple[float, ...]]:
-    """For each recorded run of the cell its accuracies, by key."""
-    found = {run.key: store.accuracies(run.key) for run in cell.runs(_seeds(cell))}
+def _accuracies(cell: Cell, runs: Sequence[Run], store: Store) -> dict[str, tuple[float, ...]]:
+    """For each recorded run of a cell its accuracies, by key; of optimal random selection, the best share once all are there.
+
+    The draws are ranked by the accuracy that is then reported, as in the paper.
+    """
+    found = {run.key: store.accuracies(run.key) for run in runs}
     sets = {key: tuple(by_network[j] for j in sorted(by_network)) for key, by_network in found.items() if by_network}
-    share = ORS.get(cell.network, 1.0)
-    return sets if share == 1 else _best(sets, share) if len(sets) == cell.sets else {}
-
-
-def _best(sets: dict[str, tuple[float, ...]], share: float) -> dict[str, tuple[float, ...]]:
-    """That share of the sets which trains networks best; they are ranked by what is then reported, as in the paper."""
+    if (share := ORS.get(cell.network, 1.0)) == 1:
+        return sets
+    if len(sets) < cell.sets:
+        return {}
     ranked = sorted(sets, key=lambda key: fmean(sets[key]), reverse=True)
     return {key: sets[key] for key in ranked[: max(1, round(share * len(sets)))]}
-
-
-def _seeds(cell: Cell) -> range:
-    return range(cell.sets) if cell.network in ORS else SETS
 
 
 def _behind(run: Run) -> list[str]:
@@ -199,11 +180,15 @@ def _behind(run: Run) -> list[str]:
     return [*([run.set.base.key] if run.set.base else []), run.set.key, run.key]
 
 
-def varying(outcomes: Sequence[Outcome]) -> list[str]:
-    """The axes on which the outcomes differ; where each network is trained on its own set, the trained one is none of them."""
-    own = all(o.place["test_network"] == o.place["network"] for o in outcomes)
-    axes = [axis for axis in AXES if not (own and axis == "test_network")]
-    return [axis for axis in axes if len({o.place[axis] for o in outcomes}) > 1]
+def varying(cells: "pd.DataFrame") -> list[str]:
+    """The axes on which cells differ; where each network is trained on its own set, the trained one is none of them."""
+    own = (cells.test_network == cells.network).all()
+    return [axis for axis in AXES if cells[axis].nunique() > 1 and not (own and axis == "test_network")]
+
+
+def title(value: Any) -> str:
+    """How a value of an axis is written in a table."""
+    return TITLES.get(value, str(value))
 
 
 def made_by(network: str) -> str:
@@ -211,17 +196,12 @@ def made_by(network: str) -> str:
     return title(network) if network in INSTEAD else f"condensed, {network}"
 
 
-def labels(outcomes: Iterable[Outcome], axis: str) -> dict[Any, str]:
+def labels(cells: "pd.DataFrame", axis: str) -> dict[Any, str]:
     """How the values of an axis are written side by side: networks that differ in one option by its value."""
-    values = list(dict.fromkeys(o.place[axis] for o in outcomes))
+    values = list(cells[axis].unique())
     if len(values) > 1 and axis in ("network", "test_network") and len({v.partition(":")[0] for v in values}) == 1:
         networks = [Network.parse(v) for v in values]
         differing = [name for name in FAMILIES[networks[0].family] if len({n[name] for n in networks}) > 1]
         if len(differing) == 1:
             return {v: str(n[differing[0]]) for v, n in zip(values, networks, strict=True)}
     return {v: title(v) for v in values}
-
-
-def title(value: Any) -> str:
-    """How a value of an axis is written in a table."""
-    return NAMES.get(value, str(value))

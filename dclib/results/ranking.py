@@ -5,11 +5,10 @@ Ten points, which is what the paper's ρ rests on, leave it nearly open: the int
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import rankdata
+from scipy.stats import norm, rankdata
 
 from .claims import LEVEL, NOTHING, Interval
 
@@ -35,10 +34,10 @@ def spearman(a: Sequence[float], b: Sequence[float]) -> Correlation:
         a, b: two values for each point.
     """
     n, rho = len(a), float(_rho(np.array(a), np.array(b))) if a else math.nan
-    if math.isnan(rho):
+    if n < LEAST or math.isnan(rho):
         return Correlation(rho, math.nan, math.nan, n)
-    if n < LEAST or abs(rho) > 1 - 1e-12:  # the interval of a perfect order has no width
-        return Correlation(rho, *((math.nan, math.nan) if n < LEAST else (rho, rho)), n)
+    if abs(rho) > 1 - 1e-12:  # the interval of a perfect order has no width
+        return Correlation(rho, rho, rho, n)
     half = _half(rho, n)
     return Correlation(rho, math.tanh(math.atanh(rho) - half), math.tanh(math.atanh(rho) + half), n)
 
@@ -52,7 +51,7 @@ def _rho(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _half(rho: float, n: int) -> float:
     """Half the interval's width in z."""
-    return NormalDist().inv_cdf((1 + LEVEL) / 2) * math.sqrt((1 + rho**2 / 2) / (n - 3))
+    return float(norm.ppf((1 + LEVEL) / 2)) * math.sqrt((1 + rho**2 / 2) / (n - 3))
 
 
 def least_sure(n: int) -> float:

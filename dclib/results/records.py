@@ -1,17 +1,18 @@
 """What the files of results say: a record is one line of JSON, and a checkpoint knows how far it is.
 
-Lines are read and a torn or damaged one is told; a run is put into words.
+Each line of a file is read once; a torn or damaged one is told.
 """
 
 import json
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 
 from ..errors import FileError
+from ..spec.words import in_words as spelled
 from ..support.files import array_checksum, reason
 
 FILES = {"MakeSet": "sets.jsonl", "TrainNetworks": "networks.jsonl", "WholeTraining": "whole.jsonl", "TrainGan": "whole.jsonl"}
@@ -33,28 +34,58 @@ def parsed(path: Path, parse: Callable[[Any], Any], what: str) -> Iterator[Any]:
         yield found
 
 
-def read_records(path: Path | str) -> Iterator[dict[str, Any]]:
-    """Yield the records of one file; a torn last line, left by a killed process, is skipped with a warning.
+class RecordFile:
+    """A file of records that other processes append to, of which each line is read once.
 
-    Raises:
-        FileError: a line that is not the last is no record.
+    Args:
+        path: of the file.
     """
-    try:
-        lines = Path(path).read_bytes().split(b"\n")
-    except OSError as error:
-        raise FileError(f"cannot read the records in {path}: {reason(error)}") from error
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+
+    def __init__(self, path: Path | str):
+        self.path, self.end, self.lines = Path(path), 0, 0
+
+    def appended(self) -> Iterator[dict[str, Any]]:
+        """Yield the records added since the last call; a torn last line, left by a killed process, is skipped with a warning.
+
+        Raises:
+            FileError: the file cannot be read, or a line that is not the last is no record.
+        """
         try:
-            record = json.loads(line)
-            _check_record(record)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            if number == len(lines):
-                warnings.warn(f"{path}: the last line is torn and is left out", stacklevel=2)
-                return
-            raise FileError(f"{path}, line {number}, is no record: delete that line") from error
-        yield record
+            with open(self.path, "rb") as file:
+                file.seek(self.end)
+                lines = file.readlines()
+        except OSError as error:
+            raise FileError(f"cannot read the records in {self.path}: {reason(error)}") from error
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                try:
+                    record = json.loads(line)
+                    _check_record(record)
+                except (ValueError, TypeError, KeyError, AttributeError) as error:
+                    if number == len(lines) and not line.endswith(b"\n"):
+                        warnings.warn(f"{self.path}: the last line is torn and is left out", stacklevel=2)
+                        return
+                    raise FileError(f"{self.path}, line {self.lines + 1}, is no record: delete that line") from error
+                yield record
+            self.end += len(line)
+            self.lines += line.endswith(b"\n")
+
+    @property
+    def replaced(self) -> bool:
+        """Whether what was read is no longer in the file: it is gone, or shorter."""
+        return not self.path.exists() or self.path.stat().st_size < self.end
+
+
+def read_records(path: Path | str) -> Iterator[dict[str, Any]]:
+    """Yield all records of one file, as `RecordFile.appended` does."""
+    return RecordFile(path).appended()
+
+
+def values(record: dict[str, Any]) -> dict[str, Any]:
+    """What a record says of each network, by its number: accuracies; of a set the hash, of a GAN the losses, as of network 0."""
+    if record["kind"] in UNTESTED:
+        return {"0": record["losses"] if record["kind"] == "TrainGan" else record.get("set_hash")}
+    return record["accuracies"]
 
 
 def _check_record(record: Any) -> None:
@@ -88,31 +119,28 @@ def machine_of(record: dict[str, Any]) -> str:
     return record["machine"] if device == "cpu" else f"{device} ({record['machine']})"
 
 
-def in_words(run: dict[str, Any]) -> str:
-    """A run, spelled out as records spell it, in a few words."""
-    if "tasks" in run:
-        hyper = run["hyper"]
-        how = f"memory filled by {hyper['memory']}, {'with' if hyper['distillation'] else 'without'} distillation"
-        return f"{', '.join(run['tasks'])}, {how}, seed {run['seed']}"
-    if "images" in run:
-        on = in_words(run["set"]) if run["set"] else run["dataset"]
-        return f"{run['network']} for {run['hyper']['steps']} steps on {on}"
-    made = run.get("set", run)
-    if "method" not in made:
-        return f"{run.get('network', 'a GAN')} on the whole of {run['dataset']}, seed {run['seed']}"
-    how = {"condense": f"condensed with {made['hyper']['network']}", "gan": "drawn by a GAN"}.get(made["method"], made["method"])
-    if made["method"] == "distill":
-        how = f"distilled with {made['distillation']['network']}"
-    if run.get("way") == "rates":
-        how += ", at its learned rates"
-    text = f"{made['dataset']}, {made['hyper']['ipc']}/class, {how}, seed {made['seed']}"
-    text += ", tested on held-out images" if run.get("tested_on") == "held-out" else ""
-    return f"{run['hyper']['network']} on {text}" if "set" in run else text
+def in_words(record: dict[str, Any]) -> str:
+    """The run of a record in a few words."""
+    return spelled(record["kind"], record["run"])
 
 
-def data_of(record: dict[str, Any]) -> tuple:
-    """What names the data of a record."""
-    made = record.get("run", {})
-    made = made.get("set") or made
-    name = made.get("dataset") or ", ".join(made.get("tasks", ())) or None
-    return name, *(made.get(part, 0) for part in ("image_size", "channels", "held_out"))
+class DataOf(NamedTuple):
+    """What names the data of a run: its data sets, and how their images are seen."""
+
+    names: tuple[str, ...]
+    image_size: int = 0
+    channels: int = 0
+    held_out: int = 0
+
+    @property
+    def title(self) -> str:
+        """The data sets' names."""
+        return ", ".join(self.names)
+
+
+def data_of(record: dict[str, Any]) -> DataOf:
+    """What names the data of a record: those of its set, or, where it has none, its own."""
+    run = record.get("run", {})
+    source = run.get("set") or run
+    names = source.get("tasks") or [source[name] for name in ("dataset",) if name in source]
+    return DataOf(tuple(names), *(source.get(part, 0) for part in DataOf._fields[1:]))

@@ -7,18 +7,15 @@ The preset `smoke` has a folder of its own, so that no page and no test depends 
 
 import json
 import os
+from bisect import insort
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..experiments.presets import Cell, Run
-from ..spec.applications import ApplicationRun
-from .sets import CondensedSet
-from .records import FILES, checkpoint_about, read_records
-from ..spec import TrainGan, WholeTraining
-from ..experiments.studies import Case
+from ..spec.keys import Run
 from ..support.files import append_line, locked
+from .records import FILES, DataOf, RecordFile, checkpoint_about, data_of, read_records, values
+from .sets import CondensedSet
 
 __all__ = ["CondensedSet", "Store", "read_records", "results_root"]
 
@@ -39,25 +36,40 @@ class Store:
 
     Args:
         root: the folder; by default that of `results_root` for the preset.
-        checkpoints: the root of another store, where the states of what is under way are kept, and removed when it has the set;
-            with them those of trainings on the whole set.
+        shared: the root of another store on the same disk, whose sets are read, and where the states of what is under way are
+            kept, and removed by that store's process.
         preset: whose records are looked for, where no folder is given.
     """
 
-    def __init__(self, root: Path | str | None = None, checkpoints: Path | None = None, preset: str = ""):
+    def __init__(self, root: Path | str | None = None, shared: Path | None = None, preset: str = ""):
         self.root = Path(root) if root is not None else results_root(preset)
-        self.checkpoints = checkpoints
+        self.shared = shared
+        self._files: dict[Path, RecordFile] = {}
+        self._records: dict[str, list[dict[str, Any]]] = {}
+        self._data: dict[DataOf, set[str]] = {}
 
-    @cached_property
+    @property
     def records(self) -> dict[str, list[dict[str, Any]]]:
-        """All records by key, oldest first."""
-        found: dict[str, list[dict[str, Any]]] = {}
+        """All records by key, oldest first, as they were when they were last read."""
+        if not self._files:
+            self.refresh()
+        return self._records
+
+    @property
+    def data(self) -> dict[DataOf, set[str]]:
+        """For all data that records name, the hashes recorded with it."""
+        return self._data if self.records else {}
+
+    def refresh(self) -> None:
+        """Read what any process has appended since the files were last read."""
+        if any(file.replaced for file in self._files.values()):
+            self._files, self._records, self._data = {}, {}, {}
         for path in sorted(self.root.glob("*/*.jsonl")):
-            for record in read_records(path):
-                found.setdefault(record["key"], []).append({**record, "preset": path.parent.name})
-        for records in found.values():
-            records.sort(key=lambda r: str(r.get("started", "")))
-        return found
+            for record in self._files.setdefault(path, RecordFile(path)).appended():
+                known = self._records.setdefault(record["key"], [])
+                insort(known, {**record, "preset": path.parent.name}, key=lambda r: str(r.get("started", "")))
+                if "data_hash" in record:
+                    self._data.setdefault(data_of(record), set()).add(record["data_hash"])
 
     def add(self, preset: str, record: dict[str, Any]) -> None:
         """Append a record; a killed process leaves it whole or not at all.
@@ -65,27 +77,26 @@ class Store:
         Raises:
             FileError: the folder cannot be written.
         """
-        known = self.records  # read before the file has the new one, too
+        self.refresh()  # a damaged file is told before anything is written
         append_line(self.root / preset / FILES[record["kind"]], json.dumps(record, sort_keys=True))
-        known.setdefault(record["key"], []).append({**record, "preset": preset})
+        self.refresh()
 
     def add_once(self, preset: str, record: dict[str, Any]) -> bool:
-        """Append a record, unless another process has recorded the same set, or all of its networks, since ours were read.
+        """Append a record, unless another process has recorded the same set, or all of its networks.
 
         Raises:
             FileError: the folder cannot be read or written.
         """
         with locked(self.root / preset):
             self.refresh()
-            known = self.records.get(record["key"], [])
-            if known and not set(record.get("accuracies", ())).difference(*(r.get("accuracies", ()) for r in known)):
+            if set(map(int, values(record))) <= self.recorded(record["key"]):
                 return False
             self.add(preset, record)
             return True
 
-    def refresh(self) -> None:
-        """Read the records anew when they are next asked for: another process may have added some."""
-        self.__dict__.pop("records", None)
+    def recorded(self, key: str) -> set[int]:
+        """The numbers of the networks recorded of a run; of a run that trains none it is 0."""
+        return {int(network) for record in self.records.get(key, ()) for network in values(record)}
 
     def accuracies(self, key: str) -> dict[int, float]:
         """The test accuracies in percent recorded for a run that tests networks, by network; the oldest counts if there are two."""
@@ -95,44 +106,52 @@ class Store:
                 merged.setdefault(int(network), value)
         return merged
 
-    def missing(self, run: Run | ApplicationRun) -> list[int]:
+    def missing(self, run: Run) -> list[int]:
         """The numbers of the networks of a run that are not recorded."""
-        recorded = self.accuracies(run.key)
+        recorded = self.recorded(run.key)
         return [j for j in range(run.networks) if j not in recorded]
 
-    def incomplete(self, cells: Sequence[Cell | Case]) -> list[Cell | Case]:
-        """Those cells of which a network is not recorded."""
+    def incomplete(self, cells: Sequence[Any]) -> list[Any]:
+        """Those cells of a table, or cases of a study, of which a network is not recorded."""
         return [cell for cell in cells if any(self.missing(run) for run in cell.runs())]
 
     def set_path(self, preset: str, key: str) -> Path:
         """Where the set of that key is written."""
         return self.root / preset / "sets" / f"{key}.safetensors"
 
-    def checkpoint_path(self, preset: str, key: str) -> Path:
-        """Where the run of that key keeps its state while it is under way."""
-        return (self.checkpoints or self.root) / preset / "checkpoints" / f"{key}.safetensors"
-
-    def remove_checkpoint(self, preset: str, key: str) -> None:
-        """Remove the checkpoint of a run that is recorded, if it is ours."""
-        if self.checkpoints is None:
-            self.checkpoint_path(preset, key).unlink(missing_ok=True)
+    def find_set(self, key: str) -> Path | None:
+        """The file of a set, whatever the preset it was made at."""
+        return self._find(f"sets/{key}.safetensors")
 
     def whole_path(self, preset: str, key: str) -> Path:
         """Where the training of that key on the whole set keeps its state: where it is, else at that preset."""
-        root, name = self.checkpoints or self.root, f"whole/{key}.safetensors"
-        return next(iter(sorted(root.glob(f"*/{name}"))), root / preset / name)
+        name = f"whole/{key}.safetensors"
+        return self._find(name) or (self.shared or self.root) / preset / name
 
-    def is_trained(self, run: WholeTraining | TrainGan) -> bool:
-        """Whether a training on the whole set is recorded and its state kept to the end."""
-        about = checkpoint_about(self.whole_path("", run.key)) or {}
-        if isinstance(run, TrainGan):
-            return run.key in self.records and about.get("k") == run.hyper.steps
-        return run.key in self.records and len(about.get("epoch_accuracies", ())) == run.epochs
+    def _find(self, name: str) -> Path | None:
+        """A file at any preset, in the shared folder, too."""
+        roots = [self.root, *([self.shared] if self.shared else [])]
+        return next((path for root in roots for path in sorted(root.glob(f"*/{name}"))), None)
+
+    def has(self, run: Run) -> bool:
+        """Whether a run is recorded, and what other runs take from it is here."""
+        if self.missing(run):
+            return False
+        if run.leaves == "sets":
+            return self.find_set(run.key) is not None
+        if run.leaves == "whole":
+            return run.finished(checkpoint_about(self.whole_path("", run.key)) or {})
+        return True
 
     def indices(self, key: str) -> list[list[int]] | None:
         """The recorded indices of a set of real images, by class; None where none are recorded."""
         return next((record["indices"] for record in self.records.get(key, []) if "indices" in record), None)
 
-    def find_set(self, key: str) -> Path | None:
-        """The file of a set, whatever the preset it was made at."""
-        return next(iter(sorted(self.root.glob(f"*/sets/{key}.safetensors"))), None)
+    def checkpoint_path(self, preset: str, key: str) -> Path:
+        """Where the run of that key keeps its state while it is under way."""
+        return (self.shared or self.root) / preset / "checkpoints" / f"{key}.safetensors"
+
+    def remove_checkpoint(self, preset: str, key: str) -> None:
+        """Remove the checkpoint of a run that is recorded, if it is ours."""
+        if self.shared is None:
+            self.checkpoint_path(preset, key).unlink(missing_ok=True)

@@ -1,31 +1,31 @@
-"""Does the runs of the two applications: learns tasks with a memory, trains the candidates of a search, and records both.
+"""Does the runs of the two applications: learns tasks with a memory, and trains the candidates of a search."""
 
-What `runner.Runner` does for sets and the networks trained on them; it hands itself over (which is why `Any` stands for it here),
-because the sets behind an application are its own work.
-"""
-
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from ..core import engine as engines
 from ..data.dataset import Dataset
 from ..methods import continual, nas
-from ..methods.tasks import check_tasks
-from ..spec import derive, full
+from ..spec import derive
 from ..spec.applications import LearnTasks, TrainCandidate
 from ..support.progress import Progress
 from ..support.provenance import now
 from . import sets
-from .unchanged import check_unchanged, data_hash
+from .unchanged import data_hash
+
+if TYPE_CHECKING:
+    from .runner import Runner
 
 
-def learn_tasks(runner: Any, run: LearnTasks) -> None:
+def learn_tasks(runner: "Runner", run: LearnTasks) -> None:
     """Learn the tasks of a run and record what was scored after each; a stopped run goes on from its checkpoint."""
+    if not runner.store.missing(run):
+        return
     tasks = [sets.load(task, run.image_size, run.channels) for task in run.tasks]
-    check_tasks(tasks, run.hyper)  # before sets are condensed
-    check_unchanged(runner.store, full(run), data_hash(tasks))
-    made, started = [runner.make_set(s) for s in run.sets] or None, now()
+    continual.check_tasks(tasks, run.hyper)  # before sets are condensed
+    runner.check_data(run, data_hash(tasks))
+    made, started = [runner.do(s) for s in run.sets] or None, now()
     what = f"learning {', '.join(run.tasks)} with a memory filled by {run.hyper.memory}, seed {run.seed}"
     total = sum(phase.steps for phase in continual.phases(run.hyper, len(tasks)))
     with Progress(what, total) as progress:
@@ -37,7 +37,7 @@ def learn_tasks(runner: Any, run: LearnTasks) -> None:
             device=str(runner.where),
             engine=runner.engine,
             checkpoint=runner.store.checkpoint_path(runner.preset, run.key),
-            first=runner.store.checkpoint_path(runner.preset, run.first_task),
+            first=runner.store.checkpoint_path(runner.preset, run.shared_state),
             on_step=lambda work: progress.step(f"loss {work.losses[-1]:.2f}"),
             on_resume=lambda work: progress.skip(work.k),
             should_stop=runner.should_stop,
@@ -45,15 +45,16 @@ def learn_tasks(runner: Any, run: LearnTasks) -> None:
     stages = [[round(x, 4) for x in row[: j + 1]] for j, row in enumerate(work.found.tolist())]
     values = {"accuracies": {"0": round(sum(stages[-1]) / len(tasks), 4)}, "stages": stages, "seconds": round(work.seconds, 2)}
     hashes = {"data_hash": data_hash(tasks), "set_hashes": [s.hash for s in made or ()]}
-    runner.record(run, started, work.engine, {**values, **hashes})
+    runner.record(run, work.engine, {**values, **hashes}, started)
     runner.store.remove_checkpoint(runner.preset, run.key)
 
 
-def train_candidate(runner: Any, run: TrainCandidate) -> None:
+def train_candidate(runner: "Runner", run: TrainCandidate) -> None:
     """Train the networks of a run that are missing and record them in one line, or those that are done when it is stopped."""
-    missing = runner.store.missing(run)
-    rest, validation = sets.load_parts(run.dataset, run.held_out, 0, 0)
-    check_unchanged(runner.store, full(run), rest.hash)
+    if not (missing := runner.store.missing(run)):
+        return
+    rest, validation = sets.load_parts(run.dataset, run.held_out)
+    runner.check_data(run, rest.hash)
     images, labels = _pool(runner, run, rest)
     seeds, started, times = {derive(j, run.key): j for j in missing}, now(), []
     engine = "captured" if engines.choose(runner.engine, runner.where, 0) == "captured" else "eager"
@@ -82,12 +83,12 @@ def train_candidate(runner: Any, run: TrainCandidate) -> None:
             columns = [{j: round(scores[i], 4) for j, scores in found.items()} for i in range(len(tests))]
             values = dict(zip(("accuracies", "test"), columns, strict=False))
             about = {"seconds": round(sum(times), 2), "pool": len(labels), "data_hash": rest.hash}
-            runner.record(run, started, engine, {**values, **about})
+            runner.record(run, engine, {**values, **about}, started)
 
 
-def _pool(runner: Any, run: TrainCandidate, rest: Dataset) -> tuple[torch.Tensor, torch.Tensor]:
+def _pool(runner: "Runner", run: TrainCandidate, rest: Dataset) -> tuple[torch.Tensor, torch.Tensor]:
     """The images that a candidate is trained on, and their labels."""
     if run.set is None:
         return nas.pool(rest, run.images)
-    made = runner.make_set(run.set)
+    made = runner.do(run.set)
     return torch.from_numpy(made.images), torch.from_numpy(made.labels)

@@ -1,6 +1,6 @@
-"""Dask's workers: processes of this machine, or whatever serves an existing scheduler (`spread` gives them work).
+"""Dask's workers: processes of this machine, or whatever serves an existing scheduler; `workers` gives them work.
 
-Dask is loaded here and in `spread` alone, and only when it is asked for.
+Dask is loaded in these two modules alone, and only when it is asked for.
 """
 
 import logging
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 ANSWER_SECONDS = 10
-KILLS = 5  # a job that has lost more workers than this is given up
+KILLS = 5  # a run that has lost more workers than this is given up
 ADDRESS = r"((tcp|tls)://)?([\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5}"
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 

@@ -4,7 +4,6 @@ Herding, k-center and forgetting look at a network that is trained on the whole 
 goes on with that training.
 """
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,5 +80,4 @@ def select_set(
     found.require(run.hyper.ipc, "lower ipc")  # before a network is trained
     trained = run.whole and sets.train_whole(run.whole, found, where, engine, checkpoint, should_stop)
     indices = sets.choose(run, found.to(where), trained)
-    made = sets.as_set(sets.pick(found, indices), found, run)
-    return dataclasses.replace(made, about=made.about | {"indices": indices.tolist()})
+    return sets.as_set(sets.pick(found, indices), found, run, {"indices": indices.tolist()})

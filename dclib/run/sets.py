@@ -15,17 +15,15 @@ import torch
 from ..core import condense as algorithm
 from ..core import engine as engines
 from ..core import train
-from ..core.checkpoint import State
 from ..core.ranks import ALONE, Ranks
 from ..data import dataset as data
-from ..data.folders import normal
+from ..data.formats import normal
 from ..data.sources import spelled, stamp
 from ..errors import DataError
 from ..methods import coresets
 from ..methods import full_training as whole
 from ..methods.full_training import Whole
 from ..results import CondensedSet
-from ..results.records import checkpoint_about, in_words
 from ..spec import MakeSet, TrainGan, Training, TrainNetworks, WholeTraining, derive, full
 from ..support.progress import Progress
 
@@ -36,7 +34,7 @@ def load(name: str, image_size: int = 0, channels: int = 0) -> data.Dataset:
     return _load(source, image_size, channels, stamp(source))
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _load(source: str, image_size: int, channels: int, state: str) -> data.Dataset:
     return data.load(source, image_size=image_size, channels=channels)
 
@@ -50,17 +48,21 @@ def load_parts(name: str, held_out: int, image_size: int = 0, channels: int = 0)
     return _hold_out(load(name, image_size, channels), held_out)
 
 
-def load_tested(run: TrainNetworks) -> data.Dataset:
-    """Load the images that networks trained on a set are tested on, as the test images of what is returned."""
-    made = run.set
-    shape = made.image_size, made.channels
-    return load_of(made) if run.tested_on == "test" else load_parts(made.dataset, made.held_out, *shape)[1]
+def load_rest(name: str, held_out: int = 0, image_size: int = 0, channels: int = 0) -> data.Dataset:
+    """Load a data set without the training images held out of it, of which there may be none."""
+    shape = image_size, channels
+    return load_parts(name, held_out, *shape)[0] if held_out else load(name, *shape)
 
 
 def load_of(run: MakeSet | WholeTraining | TrainGan) -> data.Dataset:
     """Load the images that a run stands on."""
-    shape = run.image_size, run.channels
-    return load_parts(run.dataset, run.held_out, *shape)[0] if run.held_out else load(run.dataset, *shape)
+    return load_rest(run.dataset, run.held_out, run.image_size, run.channels)
+
+
+def load_tested(run: TrainNetworks) -> data.Dataset:
+    """Load the images that networks trained on a set are tested on, as the test images of what is returned."""
+    made = run.set
+    return load_of(made) if run.tested_on == "test" else load_parts(made.dataset, made.held_out, made.image_size, made.channels)[1]
 
 
 def placed(run: MakeSet) -> MakeSet:
@@ -79,45 +81,36 @@ def condense_images(
     should_stop: Callable[[], bool] = lambda: False,
     ranks: Ranks = ALONE,
     longest: int = 0,
-    looks: Sequence[Callable[[State], None]] = (),
+    looks: Sequence[Callable[[algorithm.Condenser], None]] = (),
 ) -> tuple[torch.Tensor, dict[str, Any]]:
     """Condense under a progress bar; returns the images (classes, ipc, c, h, w) and what a record says of the work.
 
-    With `longest` the run is a station of a course (see `courses`), which is as long as that and has one engine. Each of `looks`
+    With `longest` the run is a station of a course (see `trajectory`), which is as long as that and has one engine. Each of `looks`
     is called after each outer step (see `watch`).
     """
 
-    def on_step(state: State) -> None:
+    def on_step(state: algorithm.Condenser) -> None:
         progress.step(f"loss {state.losses[-1]:.1f}")
         for look in looks:
             look(state)
 
     h, what = run.hyper, f"condensing {dataset.name}, {run.hyper.ipc}/class, {run.hyper.network}, seed {run.seed}"
-    steps = max(longest, h.outer_steps)
-    engine = ranks.share(_begun_with(checkpoint, where)) or engine if engine == "auto" else engine
-    chosen = engines.choose(engine, where, algorithm.work(dataclasses.replace(h, outer_steps=steps), dataset.classes))
     with Progress(what, h.outer_steps, hidden=ranks.rank > 0) as progress:
         state = algorithm.condense(
             dataset,
             h,
             seed=run.seed,
             device=str(where),
-            engine=chosen,
+            engine=engine,
             checkpoint=checkpoint,
             on_step=on_step,
             on_resume=lambda state: progress.skip(state.k),
             should_stop=should_stop,
             ranks=ranks,
-            on_course=longest > 0,
+            longest=longest,
         )
-    about = {"seconds": round(state.seconds, 2), "losses": [round(x, 3) for x in state.losses], "engine": chosen}
+    about = {"seconds": round(state.seconds, 2), "losses": [round(x, 3) for x in state.losses], "engine": state.engine}
     return state.images, about | ({"world_size": ranks.count} if ranks.count > 1 else {})
-
-
-def _begun_with(checkpoint: Path | str | None, where: torch.device) -> str:
-    """The engine of a checkpoint, where it is one of this device: a run goes on as it began; empty if there is none."""
-    begun = (checkpoint_about(checkpoint) or {}).get("engine", "") if checkpoint is not None else ""
-    return begun if (begun == "captured") == (where.type == "cuda") else ""
 
 
 def train_whole(
@@ -137,7 +130,7 @@ def train_whole(
             engine=engine,
             checkpoint=checkpoint,
             on_step=lambda state: progress.step(whole.note(state)),
-            on_resume=lambda state: progress.skip(state.step),
+            on_resume=lambda state: progress.skip(state.k),
             should_stop=should_stop,
         )
 
@@ -148,7 +141,7 @@ def condense_set(
     dataset: data.Dataset | None = None,
     device: str = "auto",
     engine: str = "auto",
-    looks: Sequence[Callable[[State], None]] = (),
+    looks: Sequence[Callable[[algorithm.Condenser], None]] = (),
     **how: Any,
 ) -> CondensedSet:
     """Condense one set outside of any experiment, under a progress bar.
@@ -166,8 +159,7 @@ def condense_set(
     run = dataclasses.replace(run if dataset else placed(run), hyper=run.hyper.resolve())
     dataset = dataset or load_of(run)
     images, about = condense_images(run, dataset, engines.resolve_device(device), engine, looks=looks, **how)
-    made = as_set(images, dataset, run)
-    return dataclasses.replace(made, about=made.about | about)
+    return as_set(images, dataset, run, about)
 
 
 def train_on_set(
@@ -271,11 +263,6 @@ def _other(made: CondensedSet, found: data.Dataset) -> str:
     return "" if made.data_hash in [one.hash for one in (found, *rest)] else f"its hash is {found.hash}, not {made.data_hash}"
 
 
-def describe(run: MakeSet) -> str:
-    """A set in a few words."""
-    return in_words(full(run))
-
-
 def choose(run: MakeSet, dataset: data.Dataset, trained: Whole | None = None) -> torch.Tensor:
     """Choose real images by the run's method, as indices (classes, ipc) into the training images.
 
@@ -300,9 +287,19 @@ def choose_at_random(run: MakeSet, dataset: data.Dataset) -> torch.Tensor:
     return pick(dataset, choose(run, dataset))
 
 
-def as_set(images: torch.Tensor, dataset: data.Dataset, run: MakeSet) -> CondensedSet:
-    """Wrap images of shape (classes, ipc, c, h, w), rounded as the run says, as a set that knows its data."""
+def as_set(
+    images: torch.Tensor, dataset: data.Dataset, run: MakeSet, about: dict[str, Any] | None = None, **steps: Any
+) -> CondensedSet:
+    """Wrap images of shape (classes, ipc, c, h, w), rounded as the run says, as a set that knows its data.
+
+    Args:
+        images: normalised.
+        dataset: whose classes they have.
+        run: made them.
+        about: what else the set's file says of it.
+        steps: `order` and `rates` of a distilled set.
+    """
     labels = np.arange(dataset.classes).repeat(images.shape[1])
     flat = images.flatten(0, 1).to(getattr(torch, run.storage)).float()
-    about = full(run) | {"data_hash": dataset.hash, "source": dataset.source}
-    return CondensedSet(flat, labels, dataset.name, dataset.class_names, dataset.mean, dataset.std, run.key, about)
+    about = full(run) | {"data_hash": dataset.hash, "source": dataset.source} | (about or {})
+    return CondensedSet(flat, labels, dataset.name, dataset.class_names, dataset.mean, dataset.std, run.key, about, **steps)

@@ -1,47 +1,37 @@
 """Whether data is still what records of it were measured on: its hash is compared with those recorded."""
 
 import hashlib
-import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from ..data.dataset import Dataset
 from ..data.sources import own_place
 from ..errors import DataError
 from ..results import Store
-from ..results.records import data_of
-from .sets import load, load_parts
+from ..results.records import DataOf
+from .sets import load_rest
 
 
 def data_hash(tasks: Sequence[Dataset]) -> str:
-    """One hash of several data sets, in their order."""
+    """The hash of a data set, or one hash of several, in their order."""
+    if len(tasks) == 1:
+        return tasks[0].hash
     return hashlib.sha256(" ".join(task.hash for task in tasks).encode()).hexdigest()[:16]
 
 
-def check_unchanged(store: Store, run: dict[str, Any], found: str) -> None:
-    """Refuse data other than those of the same name that recorded runs, with which this one is compared, have used.
+def check_unchanged(store: Store, about: DataOf, found: str) -> None:
+    """Refuse data other than that of the same name in the records.
 
     Args:
         store: where the records are.
-        run: the run, spelled out in full.
+        about: what names the data.
         found: the hash of the data that is here.
 
     Raises:
         DataError: a hash recorded is another, as when the user's own file has changed since.
     """
-    about = data_of({"run": run})
-    if _recorded(store).get(about, {}).keys() - {found}:
+    if store.data.get(about, set()) - {found}:
         advice = "give the new data another name, or name another folder for its records"
-        raise DataError(f"{about[0]} has changed since runs on it were recorded: {advice}")
-
-
-def _recorded(store: Store) -> dict[tuple, dict[str, dict[str, Any]]]:
-    """For all data that records name, each hash recorded, with one of the runs."""
-    found: dict[tuple, dict[str, dict[str, Any]]] = {}
-    for record in itertools.chain(*store.records.values()):
-        if "data_hash" in record:
-            found.setdefault(data_of(record), {})[record["data_hash"]] = record["run"]
-    return found
+        raise DataError(f"{about.title} has changed since runs on it were recorded: {advice}")
 
 
 def check_recorded(names: Iterable[str], store: Store) -> None:
@@ -51,16 +41,6 @@ def check_recorded(names: Iterable[str], store: Store) -> None:
         DataError: it is not, or cannot be loaded.
     """
     own = {name for name in names if own_place(name)}
-    for hashes in _recorded(store).values() if own else ():
-        run = next(iter(hashes.values()))
-        source = run.get("set") or run
-        if own & {*source.get("tasks", ()), source.get("dataset")}:
-            check_unchanged(store, run, _hash_of(source))
-
-
-def _hash_of(run: dict[str, Any]) -> str:
-    """The hash of the data here that a run names, seen as the run saw it."""
-    shape, held = (run.get("image_size", 0), run.get("channels", 0)), run.get("held_out", 0)
-    if "tasks" in run:
-        return data_hash([load(task, *shape) for task in run["tasks"]])
-    return (load_parts(run["dataset"], held, *shape)[0] if held else load(run["dataset"], *shape)).hash
+    for about in [about for about in store.data if own & set(about.names)]:
+        shape = about.image_size, about.channels
+        check_unchanged(store, about, data_hash([load_rest(name, about.held_out, *shape) for name in about.names]))

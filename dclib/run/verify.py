@@ -1,14 +1,11 @@
 """Whether the recorded accuracies come out again: a few networks are trained once more on each recorded set, nothing is recorded.
 
-What is compared is the mean over the networks trained again with the mean of the same networks as recorded. Their seeds derive
-from the run's key, so on the machine that recorded them, with as many threads, they are identical to the last bit.
+The mean over the networks trained again is compared with the mean of the same networks as recorded. Their seeds derive from the
+set's key, so on the machine that recorded them, with as many threads, they are identical to the last bit.
 """
 
-import dataclasses
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
@@ -16,15 +13,12 @@ from .. import experiments
 from ..errors import DataError, FileError, SpecError
 from ..results import CondensedSet, Store
 from ..results.outcomes import DASH, SETS
-from ..results.records import in_words, plain
-from ..spec import TrainNetworks, full
+from ..spec import TrainNetworks
 from ..support.console import table
-from ..support.files import write_atomic
 
 FLOOR = 1.0  # points that are always allowed
 ERRORS = 3.0  # standard errors of the difference that are allowed beyond
 SAME = 1e-3  # accuracies are recorded to four digits
-SCRATCH = "again"  # the folder of what is thrown away
 
 
 def tolerance(recorded: Sequence[float], networks: int) -> float:
@@ -159,88 +153,91 @@ def sentence(checked: Sequence[Checked]) -> str:
 
 
 def _verify(run: TrainNetworks, store: Store, networks: int, should_stop: Callable[[], bool], **how: str) -> Checked:
-    what, accuracies = in_words(full(run)), store.accuracies(run.key)
-    wrong, left_out = check_set(run, store)
-    if wrong or left_out:
-        return Checked(what, wrong=wrong, left_out=left_out)
+    try:
+        made = recorded_set(run, store)
+    except FileError as error:
+        return Checked(run.words, wrong=str(error))
+    except DataError as error:
+        return Checked(run.words, left_out=str(error))
+    accuracies = store.accuracies(run.key)
     chosen = sorted(accuracies)[:networks]
-    again = _train_again(run, store, chosen, should_stop, **how)
+    again = train_again(run, made, store, chosen, should_stop, **how)
     allowed = tolerance(list(accuracies.values()), len(chosen))
-    return Checked(what, tuple(accuracies[j] for j in chosen), tuple(again[j] for j in chosen), allowed)
+    return Checked(run.words, tuple(accuracies[j] for j in chosen), tuple(again[j] for j in chosen), allowed)
 
 
-def check_set(run: TrainNetworks, store: Store) -> tuple[str, str]:
-    """Check that a run's set is the recorded one, and that the data here is.
+def recorded_set(run: TrainNetworks, store: Store) -> CondensedSet:
+    """Return the set of a recorded run, checked against its record and the data here.
 
-    Returns:
-        What is wrong, and why the run cannot be compared though nothing is; at most one of them is not empty.
+    Raises:
+        FileError: it is damaged, or not the one that is recorded.
+        DataError: it cannot be compared: it is not kept, or the data is not here, or is other data.
     """
-    from .sets import check_data, load_of
+    from . import sets
 
     records = [*store.records.get(run.set.key, []), *store.records[run.key]]
-    pixels, data = ({record[name] for record in records if name in record} for name in ("set_hash", "data_hash"))
-    if run.set.learned:
-        wrong, left_out = _check_file(run, store, pixels)
-        if wrong or left_out:
-            return wrong, left_out
-    elif store.indices(run.set.key) is None:
-        return "", "the indices of its images are not recorded"
-    try:
-        dataset = load_of(run.set)
-    except DataError as error:
-        return "", str(error)
+    hashes, data = ({record[name] for record in records if name in record} for name in ("set_hash", "data_hash"))
+    made = _kept(run, store, hashes) if run.set.learned else None
+    dataset = sets.load_of(run.set)
     if data - {dataset.hash}:
-        return "", f"{run.set.dataset} here is other data than that of the record"
-    if run.set.learned:
-        try:
-            check_data(CondensedSet.load(store.find_set(run.set.key)), dataset)
-        except DataError as error:
-            return "", str(error)
-    return ("", "") if run.set.learned else (_check_choice(run, store, dataset, pixels), "")
+        raise DataError(f"{run.set.dataset} here is other data than that of the record")
+    if made is None:
+        return _chosen(run, store, dataset, hashes)
+    sets.check_data(made, dataset)
+    return made
 
 
-def _check_file(run: TrainNetworks, store: Store, hashes: set[str]) -> tuple[str, str]:
+def _kept(run: TrainNetworks, store: Store, hashes: set[str]) -> CondensedSet:
+    """The set in its file."""
     path = store.find_set(run.set.key)
     if path is None:
-        return "", "its set is not kept"
+        raise DataError("its set is not kept")
     try:
         made = CondensedSet.load(path)
     except FileError:
-        return f"{path} is damaged", ""
-    same = made.key == run.set.key and not hashes - {made.hash}
-    return "" if same else f"{path} is not the set that is recorded", ""
+        raise FileError(f"{path} is damaged") from None
+    if made.key != run.set.key or hashes - {made.hash}:
+        raise FileError(f"{path} is not the set that is recorded")
+    return made
 
 
-def _check_choice(run: TrainNetworks, store: Store, dataset: Any, hashes: set[str]) -> str:
+def _chosen(run: TrainNetworks, store: Store, dataset: Any, hashes: set[str]) -> CondensedSet:
+    """The set of recorded indices."""
     import torch
 
-    from .sets import as_set, pick
+    from . import sets
 
+    if (indices := store.indices(run.set.key)) is None:
+        raise DataError("the indices of its images are not recorded")
     try:
-        made = as_set(pick(dataset, torch.tensor(store.indices(run.set.key))), dataset, run.set)
+        made = sets.as_set(sets.pick(dataset, torch.tensor(indices)), dataset, run.set)
     except (IndexError, ValueError):
-        return "the recorded indices are none of this data"
-    return "the recorded indices give other images than those recorded" if hashes - {made.hash} else ""
+        raise FileError("the recorded indices are none of this data") from None
+    if hashes - {made.hash}:
+        raise FileError("the recorded indices give other images than those recorded")
+    return made
 
 
-def _train_again(
-    run: TrainNetworks, store: Store, chosen: Sequence[int], should_stop: Callable, device: str = "auto", engine: str = "auto"
+def train_again(
+    run: TrainNetworks,
+    made: CondensedSet,
+    store: Store,
+    chosen: Sequence[int],
+    should_stop: Callable[[], bool],
+    device: str = "auto",
+    engine: str = "auto",
 ) -> dict[int, float]:
-    """Train these networks of a run as when they were recorded: as some of all, in a store that has all but them."""
+    """Train these networks of a run on its set, as when they were recorded: as some of all that are."""
     from .runner import Runner
+    from .training import train_named
 
-    total, first = max(store.accuracies(run.key)) + 1, store.records[run.key][0]
-    with tempfile.TemporaryDirectory() as folder:
-        scratch = Store(Path(folder))
-        runner = Runner(scratch, SCRATCH, device, engine, should_stop)
-        runner.engine = _engine(engine, first, runner.where.type)
-        for record in store.records.get(run.set.key, []):
-            scratch.add(SCRATCH, plain(record))
-        if (path := store.find_set(run.set.key)) is not None:
-            write_atomic(scratch.set_path(SCRATCH, run.set.key), path.read_bytes())
-        others = {str(j): 0.0 for j in range(total) if j not in chosen}
-        scratch.add(SCRATCH, {**plain(first), "accuracies": others})
-        return runner.train_networks(dataclasses.replace(run, networks=total))
+    found: dict[int, float] = {}
+    runner = Runner(store, "", device, engine, should_stop)
+    runner.engine = _engine(engine, store.records[run.key][0], runner.where.type)
+    total = max(store.accuracies(run.key)) + 1
+    named = [(run, j) for j in chosen]
+    train_named(runner, named, {run.key: made}, total, lambda run, j, accuracy, *rest: found.update({j: round(accuracy, 4)}))
+    return found
 
 
 def _engine(asked: str, record: dict[str, Any], device: str) -> str:

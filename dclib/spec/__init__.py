@@ -2,12 +2,23 @@
 
 from .architectures import FAMILIES, MLP, VGG11, AlexCifarNet, AlexNet, ConvNet, LeNet, Network, OwnNetwork, ResNet18
 from .baselines import TrainGan
-from .checks import AUGMENTATIONS
 from .keys import derive, full, key, spell
-from .runs import DISTANCES, GUIDED, Condensation, MakeSet, Training, TrainNetworks, WholeTraining, loops, outdated
+from .runs import (
+    AUGMENTATIONS,
+    DISTANCES,
+    GUIDED,
+    Condensation,
+    MakeSet,
+    Training,
+    TrainNetworks,
+    WholeTraining,
+    loops,
+    outdated,
+    shared_trajectories,
+)
 
 __all__ = [
-    "AUGMENTATIONS", "DISTANCES", "FAMILIES", "GUIDED", "MLP", "VGG11", "AlexCifarNet", "AlexNet", "Condensation", "ConvNet",
-    "LeNet", "MakeSet", "Network", "OwnNetwork", "ResNet18", "TrainGan", "TrainNetworks", "Training", "WholeTraining", "derive",
-    "full", "key", "loops", "outdated", "spell",
+    "AUGMENTATIONS", "DISTANCES", "FAMILIES", "GUIDED", "MLP", "VGG11", "AlexCifarNet", "AlexNet",
+    "Condensation", "ConvNet", "LeNet", "MakeSet", "Network", "OwnNetwork", "ResNet18", "TrainGan", "TrainNetworks", "Training",
+    "WholeTraining", "derive", "full", "key", "loops", "outdated", "shared_trajectories", "spell",
 ]

@@ -7,13 +7,13 @@ small set, or for as short a time on the whole (`nas.py`). As in `spec`, fields 
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import ClassVar
 
 from ..errors import SpecError, one_of
-from . import checks
 from .architectures import ACTIVATIONS, NORMS, POOLINGS, ConvNet, Network
-from .runs import Condensation, MakeSet, key
+from .checks import check, param, require
+from .keys import Run
+from .runs import Condensation, MakeSet
 
 MEMORIES = ("random", "herding", "condense")
 OPTIONS = ("width", "depth", "norm", "activation", "pooling")  # that the search space varies
@@ -28,37 +28,32 @@ class Rehearsal:
     neither batch, momentum nor weight decay: these are Castro et al.'s.
     """
 
-    memory: str = "condense"  # what fills it: images chosen at random, by herding, or condensed
-    ipc: int = 10  # images per class of each finished task
-    distillation: float = 1.0  # weight of the loss that holds the network to its outputs before the phase; 0: without
-    temperature: float = 2.0  # T, of that loss
-    network: Network = field(default_factory=Network)
-    iterations: int = 5000  # for each task
-    lr: float = 0.01
-    finetuning: int = 500  # iterations of balanced fine-tuning after each task but the first
-    finetuning_lr: float = 0.001
-    batch: int = 128
-    momentum: float = 0.9
-    weight_decay: float = 1e-4
-    test_images: int = 2000  # of each task, drawn at random
+    memory: str = param("condense", "what fills it: images chosen at random, by herding, or condensed", choices=MEMORIES)
+    ipc: int = param(10, "images per class of each finished task", at_least=1)
+    distillation: float = param(1.0, "weight of the loss that holds the network to its earlier outputs; 0: without", at_least=0)
+    temperature: float = param(2.0, "temperature of that loss", "T", above=0)
+    network: Network = param(Network, "the network that learns")
+    iterations: int = param(5000, "steps for each task", at_least=1)
+    lr: float = param(0.01, "learning rate", above=0)
+    finetuning: int = param(500, "steps of balanced fine-tuning after each task but the first", at_least=0)
+    finetuning_lr: float = param(0.001, "learning rate of the fine-tuning", above=0)
+    batch: int = param(128, "images in a step", at_least=1)
+    momentum: float = param(0.9, "momentum of SGD", at_least=0, below=1)
+    weight_decay: float = param(1e-4, "weight decay of SGD", at_least=0)
+    test_images: int = param(2000, "test images of each task, drawn at random", at_least=1)
     operations: ClassVar[tuple[str, ...]] = ()  # no augmentation
 
     def __post_init__(self) -> None:
-        one_of("memory", self.memory, MEMORIES)
-        checks.whole(self, 1, "ipc", "iterations", "test_images")
-        checks.whole(self, 0, "finetuning")
-        checks.positive(self, "temperature", "finetuning_lr")
-        checks.at_least_zero(self, "distillation")
-        checks.descent(self)
+        check(self)
 
     @property
     def unremembered(self) -> "Rehearsal":
-        """The same for every memory, with and without distillation: all that the first task, before which nothing is, knows of."""
+        """Settings that affect task 1; its checkpoint is shared by all memories."""
         return replace(self, memory="random", distillation=0.0)
 
 
 @dataclass(frozen=True)
-class LearnTasks:
+class LearnTasks(Run):
     """The run that learns tasks one after another with one memory.
 
     Args:
@@ -75,25 +70,19 @@ class LearnTasks:
     image_size: int = 32
     channels: int = 3
     condensation: Condensation | None = None
-    networks: ClassVar[int] = 1  # that a run of it trains
 
     def __post_init__(self) -> None:
         n, condensed = len(self.tasks), self.hyper.memory == "condense"
-        checks.require(n > 1, f"continual learning needs at least 2 tasks, not {n} ({', '.join(self.tasks)}): name more data sets")
-        checks.require(len(set(self.tasks)) == n, f"tasks must differ, not be {', '.join(self.tasks)}: name each data set once")
+        require(n > 1, f"continual learning needs at least 2 tasks, not {n} ({', '.join(self.tasks)}): name more data sets")
+        require(len(set(self.tasks)) == n, f"tasks must differ, not be {', '.join(self.tasks)}: name each data set once")
         needs = f"a memory filled by {self.hyper.memory!r} {'needs a' if condensed else 'takes no'} `condensation`"
-        checks.require(condensed == (self.condensation is not None), needs)
+        require(condensed == (self.condensation is not None), needs)
         same = not condensed or self.condensation.ipc == self.hyper.ipc
-        checks.require(same, f"the memory has ipc={self.hyper.ipc}: condense as many images per class")
-
-    @cached_property
-    def key(self) -> str:
-        """The key of the run."""
-        return key(self)
+        require(same, f"the memory has ipc={self.hyper.ipc}: condense as many images per class")
 
     @property
-    def first_task(self) -> str:
-        """The name of what it shares with runs of other memories, with and without distillation: the first task, learnt."""
+    def shared_state(self) -> str:
+        """The name of the checkpoint after task 1, which all memories share, with and without distillation."""
         return "first-" + replace(self, hyper=self.hyper.unremembered, condensation=None).key
 
     @property
@@ -104,6 +93,10 @@ class LearnTasks:
         how = dict(hyper=self.condensation, image_size=self.image_size, channels=self.channels)
         return tuple(MakeSet(task, "condense", self.seed, **how) for task in self.tasks)
 
+    def needs(self) -> tuple[Run, ...]:
+        """The runs that make the memory's images, where they are condensed."""
+        return self.sets
+
 
 @dataclass(frozen=True)
 class ShortTraining:
@@ -113,16 +106,15 @@ class ShortTraining:
     on 100 images; rate, momentum and weight decay are those of stage T.
     """
 
-    steps: int = 100
-    lr: float = 0.01
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    batch: int = 100
+    steps: int = param(100, "steps of SGD", at_least=1)
+    lr: float = param(0.01, "learning rate of the first half", above=0)
+    momentum: float = param(0.9, "momentum of SGD", at_least=0, below=1)
+    weight_decay: float = param(5e-4, "weight decay of SGD", at_least=0)
+    batch: int = param(100, "images in a step", at_least=1)
     operations: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        checks.whole(self, 1, "steps")
-        checks.descent(self)
+        check(self)
 
     @property
     def rates(self) -> list[float]:
@@ -131,7 +123,7 @@ class ShortTraining:
 
 
 @dataclass(frozen=True)
-class TrainCandidate:
+class TrainCandidate(Run):
     """The run that trains `networks` networks of one architecture and tests each on images held out of the training set.
 
     Args:
@@ -149,22 +141,21 @@ class TrainCandidate:
     network: Network
     hyper: ShortTraining = field(default_factory=ShortTraining)
     set: MakeSet | None = None
-    images: int = 0
-    held_out: int = 5000
-    networks: int = field(default=1, metadata={"outside_key": True})
-    tested: bool = field(default=False, metadata={"outside_key": True})
+    images: int = param(0, "images used, drawn at random; 0: all", at_least=0)
+    held_out: int = param(5000, "images kept for validation", at_least=1)
+    networks: int = param(1, "how many are trained", at_least=1, outside_key=True)
+    tested: bool = param(False, "also classify the test images", outside_key=True)
+    brief: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        checks.whole(self, 1, "held_out", "networks")
-        checks.whole(self, 0, "images")
+        check(self)
         ours, theirs = (self.dataset, self.held_out), self.set and (self.set.dataset, self.set.held_out)
-        checks.require(self.set is None or ours == theirs, f"the set must be one of {self.dataset} with as many images held out")
-        checks.require(self.set is None or not self.images, "a small set is used whole: leave images at 0")
+        require(self.set is None or ours == theirs, f"the set must be one of {self.dataset} with as many images held out")
+        require(self.set is None or not self.images, "a small set is used whole: leave images at 0")
 
-    @cached_property
-    def key(self) -> str:
-        """The key of the run."""
-        return key(self)
+    def needs(self) -> tuple[Run, ...]:
+        """The run that makes its small set, if it has one."""
+        return (self.set,) if self.set else ()
 
 
 @dataclass(frozen=True)
@@ -185,12 +176,12 @@ class Space:
     norm: tuple[str, ...] = NORMS
     activation: tuple[str, ...] = ACTIVATIONS
     pooling: tuple[str, ...] = POOLINGS
-    every: int = 1
+    every: int = param(1, "take every n-th combination", at_least=1)
 
     def __post_init__(self) -> None:
-        checks.whole(self, 1, "every")
+        check(self)
         for option in OPTIONS:
-            checks.require(bool(getattr(self, option)), f"the search space has no {option}: give at least one value")
+            require(bool(getattr(self, option)), f"the search space has no {option}: give at least one value")
 
     def networks(self, narrow: str = "") -> list[Network]:
         """Return the architectures, or those with the options that `narrow` names, as in "width=32,64 norm=instance".
@@ -219,7 +210,7 @@ def _options(narrow: str) -> list[tuple[str, Sequence[str]]]:
     pairs = [item.partition("=") for item in narrow.split()]
     for option, _, values in pairs:
         one_of("option of the search space", option, OPTIONS)
-        checks.require(all(values.split(",")), f"{option!r} in the search space has no value: write it as {option}=VALUE,VALUE")
+        require(all(values.split(",")), f"{option!r} in the search space has no value: write it as {option}=VALUE,VALUE")
     names = [option for option, _, _ in pairs]
     if twice := [option for option in names if names.count(option) > 1]:
         raise SpecError(f"{twice[0]!r} in the search space is given twice: write it once, as {twice[0]}=VALUE,VALUE")
@@ -231,4 +222,4 @@ ApplicationRun = LearnTasks | TrainCandidate
 
 def behind(run: ApplicationRun) -> tuple[MakeSet, ...]:
     """The runs that make the sets a run of an application stands on."""
-    return run.sets if isinstance(run, LearnTasks) else (run.set,) if run.set else ()
+    return run.needs()

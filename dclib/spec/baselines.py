@@ -1,20 +1,17 @@
-"""The frozen hyper-parameters of the methods that are learned and that the paper compares with; nothing here imports torch.
+"""The hyper-parameters of the learned methods that the paper compares with: the GAN of Table T8, and Dataset Distillation.
 
-`GanTraining` is the conditional GAN of Table T8 (`gan.py` computes it), `TrainGan` the run of one; `Distillation` is Dataset
-Distillation of Tables 3, T10 and T11 (`distill.py`). As in `spec`, fields at their default stay out of a run's key.
+`methods.gan` and `methods.distill` compute them (Tables 3, T8, T10 and T11). Nothing here imports torch.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import MISSING, dataclass
 from itertools import pairwise
 from statistics import fmean
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from ..errors import one_of
-from . import checks
 from .architectures import AlexCifarNet, LeNet, Network
-from .keys import key
+from .checks import check, param, require
+from .keys import Run
 
 MODES = ("unrolled", "reverse")
 WAYS = ("plain", "rates")  # to train on a distilled set: by stage T's recipe, or by the ordered steps at the learned rates
@@ -24,50 +21,43 @@ WAYS = ("plain", "rates")  # to train on a distilled set: by stage T's recipe, o
 class GanTraining:
     """How the conditional GAN is trained: the paper gives the blocks of both networks, all numbers here are our choice."""
 
-    steps: int = 20_000  # one update of the discriminator and one of the generator each
-    batch: int = 128  # real images, and as many generated ones
-    latent: int = 100  # numbers of noise z ~ N(0, 1)
-    label_width: int = 50  # numbers that stand for a label beside the noise
-    generator_width: int = 128  # channels before and in the first block; the second has half as many
-    discriminator_width: int = 64  # channels of the first block; the next have 2 and 4 times as many
-    slope: float = 0.2  # of LeakyReLU
-    lr: float = 2e-4  # of Adam, for both networks
-    beta1: float = 0.5
-    beta2: float = 0.999
+    steps: int = param(20_000, "updates of the discriminator, and as many of the generator", at_least=1)
+    batch: int = param(128, "real images in a step, and as many generated ones; batch norm needs two", at_least=2)
+    latent: int = param(100, "numbers of noise, N(0, 1), for an image", "z", at_least=1)
+    label_width: int = param(50, "numbers that stand for a label beside the noise", at_least=1)
+    generator_width: int = param(128, "channels before and in the first block; the second has half as many", at_least=2)
+    discriminator_width: int = param(64, "channels of the first block; the next have 2 and 4 times as many", at_least=1)
+    slope: float = param(0.2, "slope of LeakyReLU", at_least=0, below=1)
+    lr: float = param(2e-4, "learning rate of Adam, for both networks", above=0)
+    beta1: float = param(0.5, "first decay rate of Adam", at_least=0, below=1)
+    beta2: float = param(0.999, "second decay rate of Adam", at_least=0, below=1)
 
     def __post_init__(self) -> None:
-        checks.whole(self, 1, "steps", "latent", "label_width", "discriminator_width")
-        checks.whole(self, 2, "batch", "generator_width")  # batch norm needs two images
-        checks.positive(self, "lr")
-        checks.fraction(self, "slope", "beta1", "beta2")
+        check(self)
 
 
 @dataclass(frozen=True)
-class TrainGan:
-    """The run that trains a GAN on the whole training set: one serves all sets drawn from it, of whatever number of images.
+class TrainGan(Run):
+    """The run that trains a GAN on the whole training set; all sets drawn from it share it."""
 
-    Args:
-        dataset: a data set's name, or the path of the user's own.
-        hyper: the recipe.
-        seed: of weights, batches and noise.
-        image_size: images are resized to this square size first; 0 leaves them.
-    """
-
-    dataset: str
-    hyper: GanTraining = field(default_factory=GanTraining)
-    seed: int = 0
-    image_size: int = 0
+    dataset: str = param(MISSING, "a data set's name, or the path of the user's own")
+    hyper: GanTraining = param(GanTraining, "how it is trained")
+    seed: int = param(0, "of weights, batches and noise")
+    image_size: int = param(0, "images are resized to this square size first; 0: they are not", at_least=0)
     channels: ClassVar[int] = 0  # as they are
     held_out: ClassVar[int] = 0  # none
+    leaves: ClassVar[str] = "whole"
 
-    @cached_property
-    def key(self) -> str:
-        """The key of the run."""
-        return key(self)
+    def __post_init__(self) -> None:
+        check(self)
+
+    def finished(self, about: dict[str, Any]) -> bool:
+        """Whether it has been trained in all steps."""
+        return about.get("k") == self.hyper.steps
 
 
 def loss_summary(losses: Sequence[Sequence[float]], parts: int = 10) -> list[list[float]]:
-    """The mean of each column of losses over each of so many parts of a training, in order: what a record says of it.
+    """Return the mean of each column of losses over each of so many equal parts of a training, for its record.
 
     Args:
         losses: for each step those of discriminator and generator.
@@ -88,33 +78,27 @@ class Distillation:
     never shared: one for each of the `steps` × `passes` steps.
     """
 
-    ipc: int = 10  # images per class, a multiple or a divisor of `steps`
-    network: Network = field(default_factory=lambda: LeNet(init="xavier"))
-    steps: int = 10  # T
-    passes: int = 3  # "epochs" over the distilled batches
-    rate: float = 0.02  # η̃_0, where every learned rate starts
-    start: str = "random"  # θ_0: drawn afresh at each iteration, or one "fixed" draw
-    epochs: int = 400  # over the real training set
-    batch: int = 1024  # real images of an iteration
-    lr: float = 0.01  # α, of Adam, for images and rates
-    beta1: float = 0.5
-    beta2: float = 0.999
-    decay_epochs: int = 40  # after so many epochs, lr is multiplied …
-    decay: float = 0.5  # … by this
-    crops: bool = False  # whether real images are padded by 4 (reflected), cropped and flipped at random
-    precision: str = "float32"
-    mode: str = field(default="unrolled", metadata={"outside_key": True})  # how the gradient is computed, not what it is
+    ipc: int = param(10, "images per class, a multiple or a divisor of `steps`", at_least=1)
+    network: Network = param(lambda: LeNet(init="xavier"), "the network that is unrolled")
+    steps: int = param(10, "batches of distilled images, a step each", "T", at_least=1)
+    passes: int = param(3, "epochs over the distilled batches", at_least=1)
+    rate: float = param(0.02, "where every learned rate starts", "η̃_0", above=0)
+    start: str = param("random", "initial weights: drawn afresh at each iteration, or fixed", "θ_0", choices=("random", "fixed"))
+    epochs: int = param(400, "epochs over the real training set", at_least=1)
+    batch: int = param(1024, "real images of an iteration", at_least=1)
+    lr: float = param(0.01, "learning rate of Adam, for images and rates", "α", above=0)
+    beta1: float = param(0.5, "first decay rate of Adam", at_least=0, below=1)
+    beta2: float = param(0.999, "second decay rate of Adam", at_least=0, below=1)
+    decay_epochs: int = param(40, "epochs after which α is multiplied by `decay`", at_least=1)
+    decay: float = param(0.5, "factor by which α falls", above=0)
+    crops: bool = param(False, "pad real images by 4 (reflected), crop and flip them at random")
+    precision: str = param("float32", "of the arithmetic", choices=("float32", "float64"))
+    mode: str = param("unrolled", "how the gradient is computed, which does not change it", choices=MODES, outside_key=True)
 
     def __post_init__(self) -> None:
-        checks.whole(self, 1, "ipc", "steps", "passes", "epochs", "batch", "decay_epochs")
-        checks.positive(self, "rate", "lr", "decay")
-        checks.fraction(self, "beta1", "beta2")
-        checks.require(isinstance(self.crops, bool), f"crops must be true or false, not {self.crops!r}")
-        one_of("start", self.start, ("random", "fixed"))
-        one_of("precision", self.precision, ("float32", "float64"))
-        one_of("mode", self.mode, MODES)
+        check(self)
         even = self.ipc % self.steps == 0 or self.steps % self.ipc == 0
-        checks.require(even, f"ipc={self.ipc} images do not fill {self.steps} steps evenly: take a multiple or a divisor of steps")
+        require(even, f"ipc={self.ipc} images do not fill {self.steps} steps evenly: take a multiple or a divisor of steps")
 
     @property
     def batches(self) -> int:

@@ -1,45 +1,64 @@
-"""What a spec refuses: numbers out of their range, and augmentations that do not exist; and which augmentation is usual."""
+"""Hyper-parameters declared once: a field of a dataclass carries the paper's symbol, a help text and the range of its values.
 
+The checks of values, the options of the command line and the tables in the book are made from these fields.
+"""
+
+import dataclasses
+import math
 from typing import Any
 
 from ..errors import SpecError, one_of
-from .architectures import Network
 
 LARGEST = 10**9
-AUGMENTATIONS = ("crop", "scale", "rotate", "noise", "flip")
 
 
-def whole(spec: Any, least: int, *names: str) -> None:
-    """Refuse what is no whole number of at least `least`."""
-    for name in names:
-        value = getattr(spec, name)
-        require(_is_int(value) and value >= least, f"{name} must be a whole number of at least {least}, not {value!r}")
-        require(value <= LARGEST, f"{name} is at most {LARGEST:,}, not {value:,}")
+def param(default: Any, text: str, symbol: str = "", **rules: Any) -> Any:
+    """Declare a hyper-parameter, a field of a dataclass.
+
+    Args:
+        default: the value, or a function that makes it; `MISSING` if there is none.
+        text: what it is, in a few words.
+        symbol: the paper's.
+        rules: `at_least`, `above` and `below` limit a number; `choices` are the names that a text may be, with `joined` several
+            of them with + between; with `outside_key` the field is no part of a run's key.
+    """
+    value = {"default_factory": default} if callable(default) else {"default": default}
+    return dataclasses.field(**value, metadata={"help": text, "symbol": symbol, **rules})
 
 
-def positive(spec: Any, *names: str) -> None:
-    """Refuse what is no positive number."""
-    for name in names:
-        value = getattr(spec, name)
-        require(_is_number(value) and 0 < value < float("inf"), f"{name} must be a positive number, not {value!r}")
-        object.__setattr__(spec, name, float(value))  # 1 and 1.0 are one run, with one key
+def check(spec: Any) -> None:
+    """Refuse a value that its field does not allow, and turn whole numbers into floats where the field is one.
+
+    Raises:
+        SpecError: a hyper-parameter of another type, out of its range, or not among its choices.
+    """
+    for f in declared(spec):
+        value, rules = getattr(spec, f.name), f.metadata
+        if "choices" in rules:
+            parts = str(value).split("+") if rules.get("joined") else [value]
+            for part in parts:
+                one_of(f.name, part, ("none", *rules["choices"]) if rules.get("joined") and len(parts) == 1 else rules["choices"])
+        elif f.type is bool:
+            require(isinstance(value, bool), f"{f.name} must be true or false, not {value!r}")
+        elif f.type in (int, float):
+            require(_allowed(value, f.type, rules), f"{f.name} must be {range_of(f)}, not {value!r}")
+            require("at_least" not in rules or value <= LARGEST, f"{f.name} is at most {LARGEST:,}, not {value:,}")
+            object.__setattr__(spec, f.name, f.type(value))  # 1 and 1.0 are one run, with one key
 
 
-def fraction(spec: Any, *names: str) -> None:
-    """Refuse what lies outside [0, 1)."""
-    for name in names:
-        value = getattr(spec, name)
-        require(_is_number(value) and 0 <= value < 1, f"{name} must lie in [0, 1), not {value!r}")
-        object.__setattr__(spec, name, float(value))
+def declared(spec: Any) -> list[dataclasses.Field]:
+    """The hyper-parameters of a dataclass, or of one of its objects."""
+    return [f for f in dataclasses.fields(spec) if "help" in f.metadata]
 
 
-def at_least_zero(spec: Any, *names: str) -> None:
-    """Refuse what is negative, infinite or no number."""
-    for name in names:
-        value = getattr(spec, name)
-        ok = _is_number(value) and 0 <= value < float("inf")
-        require(ok, f"{name} must be a number of at least 0, not {value!r}")
-        object.__setattr__(spec, name, float(value))
+def range_of(f: dataclasses.Field) -> str:
+    """The values that a hyper-parameter takes, in words."""
+    if "choices" in f.metadata:
+        return " or ".join(f.metadata["choices"])
+    limits = {"at_least": "of at least", "above": "above", "below": "below"}
+    words = [f"{word} {f.metadata[rule]}" for rule, word in limits.items() if rule in f.metadata]
+    kind = {int: "a whole number", float: "a number", bool: "true or false"}.get(f.type, "")
+    return " ".join([kind, " and ".join(words)]).strip()
 
 
 def require(ok: bool, sentence: str) -> None:
@@ -48,40 +67,8 @@ def require(ok: bool, sentence: str) -> None:
         raise SpecError(sentence)
 
 
-def operations(augment: str) -> tuple[str, ...]:
-    """Split augmentations joined by "+"; "none" is none."""
-    return () if augment == "none" else tuple(augment.split("+"))
-
-
-def descent(spec: Any) -> None:
-    """Check what every training of a network by SGD has."""
-    whole(spec, 1, "batch")
-    positive(spec, "lr")
-    fraction(spec, "momentum")
-    at_least_zero(spec, "weight_decay")
-    for operation in spec.operations:
-        one_of("augmentation", operation, AUGMENTATIONS if "+" in spec.augment else ("none", *AUGMENTATIONS))
-
-
-def usual_augmentation(dataset: str, network: Network) -> str:
-    """How images are augmented in stage T where nothing else is said, by the data set and the network that is trained.
-
-    As in the authors' code a ConvNet with batch norm gets crops and noise on any data, every other network on MNIST crop, scale
-    and rotation. AlexCifarNet, which only Table 3 trains, gets the latter on any data: the paper augments CIFAR10 there as well
-    and does not say how.
-
-    Args:
-        dataset: a known name, or the full path of the user's own data (`Dataset.source`), which is not MNIST whatever it is called.
-        network: the one that is trained.
-    """
-    if network.family == "ConvNet" and ("norm", "batch") in network.options:
-        return "crop+noise"
-    return "crop+scale+rotate" if dataset == "mnist" or network.family == "AlexCifarNet" else "none"
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _allowed(value: Any, kind: type, rules: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, kind if kind is int else int | float) or not math.isfinite(value):
+        return False
+    least, above, below = rules.get("at_least", -math.inf), rules.get("above", -math.inf), rules.get("below", math.inf)
+    return least <= value < below and value > above

@@ -1,31 +1,35 @@
-"""The frozen dataclasses of a run: which hyper-parameters of Algorithm 1 and of stage T, which network, which set.
+"""What is run: the hyper-parameters of Algorithm 1 and of stage T, and the runs that make sets and train networks.
 
-Nothing here computes and nothing imports torch. Each hyper-parameter carries the paper's symbol in a comment; each object
-turns into a plain dictionary (`spell`) whose hash is the run's key, with fields at their default left out, so that a field
-added later changes no key.
+Nothing here computes and nothing imports torch. A run is spelled out as a plain dictionary (`keys.spell`) whose hash is its key;
+fields at their default are left out, so that a new field changes no key.
 """
 
 import dataclasses
 import math
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterable
+from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar
 
-from ..errors import SpecError, one_of
-from . import checks
-from .architectures import Network
+from .architectures import FAMILIES, Network
 from .baselines import WAYS, Distillation, TrainGan
-from .keys import key
+from .checks import check, param, require
+from .keys import Run, key
 
-GUIDED = ("herding", "k-center", "forgetting")  # choose real images by what a network trained on all of them makes of each
+GUIDED = ("herding", "k-center", "forgetting")  # coresets that need a network trained on the full set
 METHODS = ("condense", "distill", "gan", "random", *GUIDED)
 DISTANCES = ("layerwise", "euclidean", "cosine")
-SOURCE = ("dataset", "image_size", "channels", "held_out")  # of a run: which images it stands on
+SOURCE = ("dataset", "image_size", "channels", "held_out")  # the fields that say which images a run uses
 STORAGES = ("float32", "float16")
-PRECISIONS = ("float32", "float64", "bfloat16", "tf32")  # the last two in first-order passes; TF32 on GPUs
+PRECISIONS = ("float32", "float64", "bfloat16", "tf32")
+AUGMENTATIONS = ("crop", "scale", "rotate", "noise", "flip")
 GREY = ("digits", "mnist", "fashionmnist", "usps")  # data sets of one channel
 ONE_MEAN = "rotation fills all channels with one mean"  # before, each with its own
 LOOPS = {1: (1, 1), 10: (10, 50), 20: (20, 25), 30: (30, 20), 40: (40, 15), 50: (50, 10)}  # the authors' table: ipc to T, ς_θ
+NETWORK = f"with its options, as ConvNet:width=64,norm=batch; one of {', '.join(FAMILIES)}"
+SIZE = "images are resized to this square size first; 0: they are not"
+HELD_OUT = "training images, drawn at random, that are kept for validation"
+PRECISION = "of the arithmetic; bfloat16 and, on a GPU, tf32 in first-order passes only"
+AUGMENT = "auto, none, or some of crop, scale, rotate, noise and flip with + between: each image gets one of them"
 
 
 def loops(ipc: int) -> tuple[int, int]:
@@ -39,42 +43,30 @@ def loops(ipc: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Condensation:
-    """The hyper-parameters of Algorithm 1; the defaults are the paper's, `bn` and both momenta the authors' code's.
+    """The hyper-parameters of Algorithm 1; the defaults are the paper's, those of `bn` and both momenta the authors' code's."""
 
-    `inner_steps` and `network_epochs` left at 0 are those of the authors or of the paper's rule for `ipc` (see `loops`).
-    """
-
-    ipc: int = 1  #: images per class
-    network: Network = field(default_factory=Network)  #: φ, drawn afresh from P_θ0 at each outer step
-    outer_steps: int = 1000  #: K
-    inner_steps: int = 0  #: T
-    image_steps: int = 1  #: ς_S
-    image_lr: float = 0.1  #: η_S
-    image_lr_end: float = 0.0  #: where η_S ends, following half a cosine over K; 0: η_S is constant, as in the paper
-    image_momentum: float = 0.5  #: of the images' optimiser
-    network_epochs: int = 0  #: ς_θ, in epochs over S
-    network_lr: float = 0.01  #: η_θ
-    network_momentum: float = 0.5  #: of the network's optimiser
-    network_batch: int = 256  #: images of S in a step of the network
-    real_batch: int = 256  #: real images of each class in a step, the size of B^T_c
-    distance: str = "layerwise"  #: D, Eqs. 9-10
-    init: str = "noise"  #: S starts from noise, N(0, 1), or from real images
-    batches: str = "separate"  #: the gradients of each class are matched with its own, or those of all in one ("mixed")
-    bn: str = "code"  #: batch norm's statistics as the authors' code estimates them, or those of the real images ("true")
-    patience: int = 0  #: stop when the best mean loss of `patience` outer steps has not fallen for as many; never at 0
-    precision: str = "float32"  #: or float64; bfloat16 and, on GPUs, tf32 in first-order passes alone
+    ipc: int = param(1, "images per class", at_least=1)
+    network: Network = param(Network, NETWORK, "φ")
+    outer_steps: int = param(1000, "outer steps, each with a fresh network", "K", at_least=1)
+    inner_steps: int = param(0, "inner steps in an outer step; 0: the paper's for this many images", "T", at_least=0)
+    image_steps: int = param(1, "steps of the images in an inner step", "ς_S", at_least=1)
+    image_lr: float = param(0.1, "learning rate of the images; 0.01 for MLP with the layerwise distance", "η_S", above=0)
+    image_lr_end: float = param(0.0, "where η_S ends, by half a cosine over K; 0: η_S is constant, as in the paper", at_least=0)
+    image_momentum: float = param(0.5, "momentum of the images' optimiser", at_least=0, below=1)
+    network_epochs: int = param(0, "epochs over S in an inner step; 0: the paper's for this many images", "ς_θ", at_least=0)
+    network_lr: float = param(0.01, "learning rate of the network", "η_θ", above=0)
+    network_momentum: float = param(0.5, "momentum of the network's optimiser", at_least=0, below=1)
+    network_batch: int = param(256, "images of S in a step of the network", at_least=1)
+    real_batch: int = param(256, "real images of each class in a step", "|B^T_c|", at_least=1)
+    distance: str = param("layerwise", "between gradients (Eqs. 9-10): layerwise, euclidean or cosine", "D", choices=DISTANCES)
+    init: str = param("noise", "the images start from noise, N(0, 1), or from real images", choices=("noise", "real"))
+    batches: str = param("separate", "match the gradient of each class, or of all at once: mixed", choices=("separate", "mixed"))
+    bn: str = param("code", "batch norm's statistics: as in the authors' code, or true: the real images'", choices=("true", "code"))
+    patience: int = param(0, "stop when the loss has not fallen for so many outer steps; 0: never", at_least=0)
+    precision: str = param("float32", PRECISION, choices=PRECISIONS)
 
     def __post_init__(self) -> None:
-        checks.whole(self, 1, "ipc", "outer_steps", "image_steps", "network_batch", "real_batch")
-        checks.whole(self, 0, "inner_steps", "network_epochs", "patience")
-        checks.positive(self, "image_lr", "network_lr")
-        checks.at_least_zero(self, "image_lr_end")
-        checks.fraction(self, "image_momentum", "network_momentum")
-        one_of("distance", self.distance, DISTANCES)
-        one_of("init", self.init, ("noise", "real"))
-        one_of("batches", self.batches, ("separate", "mixed"))
-        one_of("bn", self.bn, ("true", "code"))
-        one_of("precision", self.precision, PRECISIONS)
+        check(self)
 
     def resolve(self) -> "Condensation":
         """Spell out T, ς_θ and the network's "auto" options."""
@@ -88,33 +80,35 @@ class Condensation:
             return self.image_lr
         return self.image_lr_end + (self.image_lr - self.image_lr_end) * (1 + math.cos(math.pi * k / self.outer_steps)) / 2
 
+    @property
+    def trajectory(self) -> str:
+        """The key that hyper-parameters which differ only in K share."""
+        return key(dataclasses.replace(self, outer_steps=1))
+
 
 @dataclass(frozen=True)
 class Training:
     """Stage T: how a network is trained from scratch on a small set; the defaults are the authors' code's.
 
-    `epochs` is E in "epochs 0 … E", so E + 1 are run; left at 0 it is 300, or 1000 with augmentation. After epoch
-    E // 2 + 1 the learning rate falls to a tenth and the momentum starts afresh.
+    After epoch E // 2 + 1 the learning rate falls to a tenth and the momentum starts afresh.
     """
 
-    network: Network = field(default_factory=Network)  #: the network that is trained
-    epochs: int = 0  #: E
-    lr: float = 0.01  #: the learning rate of the first half
-    momentum: float = 0.9  #: of SGD
-    weight_decay: float = 5e-4  #: of SGD
-    batch: int = 256  #: images in a step
-    augment: str = "none"  #: or operations joined by "+", as crop+scale+rotate, of which each image gets one
-    precision: str = "float32"  #: as in `Condensation`
+    network: Network = param(Network, NETWORK)
+    epochs: int = param(0, "E + 1 epochs, 0 … E; 0: 300, or 1000 with augmentation", "E", at_least=0)
+    lr: float = param(0.01, "learning rate of the first half", above=0)
+    momentum: float = param(0.9, "momentum of SGD", at_least=0, below=1)
+    weight_decay: float = param(5e-4, "weight decay of SGD", at_least=0)
+    batch: int = param(256, "images in a step", at_least=1)
+    augment: str = param("none", AUGMENT, choices=AUGMENTATIONS, joined=True)
+    precision: str = param("float32", PRECISION, choices=PRECISIONS)
 
     def __post_init__(self) -> None:
-        checks.whole(self, 0, "epochs")
-        checks.descent(self)
-        one_of("precision", self.precision, PRECISIONS)
+        check(self)
 
     @property
     def operations(self) -> tuple[str, ...]:
         """The augmentations as a tuple; empty for "none"."""
-        return checks.operations(self.augment)
+        return _operations(self.augment)
 
     def resolve(self) -> "Training":
         """Spell out E and the network's "auto" options."""
@@ -122,120 +116,107 @@ class Training:
         return dataclasses.replace(self, network=self.network.resolve("train"), epochs=epochs)
 
 
+def usual_augmentation(dataset: str, network: Network) -> str:
+    """How images are augmented in stage T where nothing else is said, by the data set and the network that is trained.
+
+    As in the authors' code a ConvNet with batch norm gets crops and noise on any data, every other network on MNIST crop, scale
+    and rotation. AlexCifarNet, which only Table 3 trains, gets the latter on any data: the paper augments CIFAR10 there as well
+    and does not say how.
+
+    Args:
+        dataset: a known name, or the full path of the user's own data (`Dataset.source`), which is not MNIST whatever it is called.
+        network: the one that is trained.
+    """
+    if network.family == "ConvNet" and ("norm", "batch") in network.options:
+        return "crop+noise"
+    return "crop+scale+rotate" if dataset == "mnist" or network.family == "AlexCifarNet" else "none"
+
+
+def _operations(augment: str) -> tuple[str, ...]:
+    return () if augment == "none" else tuple(augment.split("+"))
+
+
 def _mended(dataset: str, channels: int, operations: tuple[str, ...]) -> tuple[str, ...]:
-    """What is computed otherwise than when runs like this were first recorded (see `spelling`); images of one channel are not."""
+    """What has been corrected since runs like this were first recorded (see `keys`): the rotation of coloured images."""
     grey = channels == 1 or (channels == 0 and dataset.partition("+")[0] in GREY)
     return (ONE_MEAN,) if "rotate" in operations and not grey else ()
 
 
 def outdated(run: dict[str, Any]) -> bool:
-    """Whether a record of trained networks, by its spelled-out run, is from before a mend that changed what the run computes."""
+    """Whether a record of trained networks, by its spelled-out run, is older than a correction of what the run computes."""
     made, rates = run.get("set") or run, run.get("way") == "rates"
     augment = "none" if rates else run.get("hyper", run).get("augment", "none")
-    return list(_mended(made["dataset"], made.get("channels", 0), checks.operations(augment))) != run.get("mended", [])
+    return list(_mended(made["dataset"], made.get("channels", 0), _operations(augment))) != run.get("mended", [])
 
 
 @dataclass(frozen=True)
-class WholeTraining:
-    """The run that trains a network on the whole training set: the table's upper bound, and what guided choices rest on.
+class WholeTraining(Run):
+    """The run that trains a network on the whole training set: the tables' upper bound, and the guide of three coreset methods.
 
-    The learning rate rises in a straight line to `lr` over the first fifth of the steps and falls in one to zero at the end.
-    The recipe is ours, for the paper states none.
-
-    Args:
-        dataset: a data set's name, or the path of the user's own.
-        seed: of weights, shuffling and augmentation.
-        image_size: images are resized to this square size first; 0 leaves them.
-        held_out: so many training images, drawn at random, are kept out of it to validate on.
+    The learning rate rises linearly to `lr` over the first fifth of the steps, and falls linearly to zero at the end. The paper
+    states no recipe; this one is ours.
     """
 
-    dataset: str
-    network: Network = field(default_factory=Network)
-    epochs: int = 10
-    lr: float = 0.05  # the highest
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    batch: int = 125  # divides the numbers of images of most data sets: no small batch is left over
-    augment: str = "none"  # as in `Training`
-    seed: int = 0
-    image_size: int = 0
-    held_out: int = 0
+    dataset: str = param(MISSING, "a data set's name, or the path of the user's own")
+    network: Network = param(Network, "the network that is trained")
+    epochs: int = param(10, "epochs", at_least=1)
+    lr: float = param(0.05, "the highest learning rate", above=0)
+    momentum: float = param(0.9, "momentum of SGD", at_least=0, below=1)
+    weight_decay: float = param(5e-4, "weight decay of SGD", at_least=0)
+    batch: int = param(125, "images in a step; 125 divides the size of most data sets", at_least=1)
+    augment: str = param("none", "as in `Training`", choices=AUGMENTATIONS, joined=True)
+    seed: int = param(0, "of weights, shuffling and augmentation")
+    image_size: int = param(0, SIZE, at_least=0)
+    held_out: int = param(0, HELD_OUT, at_least=0)
     channels: ClassVar[int] = 0  # as they are
-    networks: ClassVar[int] = 1  # that a run of it trains
+    leaves: ClassVar[str] = "whole"
 
     def __post_init__(self) -> None:
-        checks.whole(self, 1, "epochs")
-        checks.whole(self, 0, "held_out")
-        checks.descent(self)
+        check(self)
 
     @property
     def operations(self) -> tuple[str, ...]:
         """The augmentations as a tuple; empty for "none"."""
-        return checks.operations(self.augment)
+        return _operations(self.augment)
 
     @property
     def mended(self) -> tuple[str, ...]:
         """What older records of such a run computed otherwise."""
         return _mended(self.dataset, self.channels, self.operations)
 
-    @cached_property
-    def key(self) -> str:
-        """The key of the run."""
-        return key(self)
+    def finished(self, about: dict[str, Any]) -> bool:
+        """Whether it has been trained and tested in all epochs."""
+        return len(about.get("epoch_accuracies", ())) == self.epochs
 
 
 @dataclass(frozen=True)
-class MakeSet:
-    """The run that makes a small set: by condensing, by Dataset Distillation, by drawing from a GAN, or by choosing real images.
+class MakeSet(Run):
+    """The run that makes a small set: by condensing, by Dataset Distillation, by drawing from a GAN, or by choosing real images."""
 
-    Args:
-        dataset: a data set's name, or the path of the user's own.
-        method: "condense" (with `hyper`), "distill", "gan", "random", "herding", "k-center" or "forgetting".
-        seed: 0, 1, …: one for each set.
-        hyper: resolved hyper-parameters; unless images are condensed only its `ipc` counts.
-        image_size: images are resized to this square size first; 0 leaves them.
-        whole: the training, on the same data, that guides the choice by herding, k-center and forgetting; else None.
-        gan: the training, on the same data, of the GAN that draws the images; else None.
-        distillation: the hyper-parameters of Dataset Distillation, of as many images per class; else None.
-        channels: images are made grey (1) or RGB (3) first; 0 leaves them.
-        held_out: so many training images, drawn at random, are kept out of it to validate on.
-        storage: "float16" rounds learned images before they are hashed and trained on, so that the file holds what was used.
-    """
-
-    dataset: str
-    method: str = "condense"
-    seed: int = 0
-    hyper: Condensation = field(default_factory=Condensation)
-    image_size: int = 0
-    whole: WholeTraining | None = None
-    gan: TrainGan | None = None
-    distillation: Distillation | None = None
-    channels: int = 0
-    held_out: int = 0
-    storage: str = "float32"
+    dataset: str = param(MISSING, "a data set's name, or the path of the user's own")
+    method: str = param("condense", "how the set is made", choices=METHODS)
+    seed: int = param(0, "0, 1, …: one for each set")
+    hyper: Condensation = param(Condensation, "resolved hyper-parameters; methods other than condense read only its ipc")
+    image_size: int = param(0, SIZE, at_least=0)
+    whole: WholeTraining | None = param(None, "the training that guides herding, k-center and forgetting, on the same data")
+    gan: TrainGan | None = param(None, "the training of the GAN that draws the images, on the same data")
+    distillation: Distillation | None = param(None, "hyper-parameters of Dataset Distillation, for as many images per class")
+    channels: int = param(0, "images are made grey (1) or RGB (3) first; 0: they are not")
+    held_out: int = param(0, HELD_OUT, at_least=0)
+    storage: str = param("float32", "float16 rounds learned images before they are used", choices=STORAGES)
 
     def __post_init__(self) -> None:
-        one_of("method", self.method, METHODS)
-        one_of("storage", self.storage, STORAGES)
-        checks.require(self.learned or self.storage == "float32", "real images are kept as they are: leave storage at float32")
-        checks.whole(self, 0, "held_out")
-        self._check_training("whole", self.whole, self.method in GUIDED)
-        self._check_training("gan", self.gan, self.method == "gan")
-        self._check_distillation()
-
-    def _check_training(self, name: str, base: WholeTraining | TrainGan | None, needed: bool) -> None:
-        if needed and base is None:
-            raise SpecError(f"method {self.method!r} needs a `{name}` training")
-        if base is not None and not needed:
-            raise SpecError(f"method {self.method!r} takes no `{name}` training")
-        if base is not None and any(getattr(base, part) != getattr(self, part) for part in SOURCE):
-            raise SpecError(f"the `{name}` training must be one on {self.dataset}, at the same {', '.join(SOURCE[1:])}")
-
-    def _check_distillation(self) -> None:
-        if self.method != "distill" and self.distillation is not None:
-            raise SpecError(f"method {self.method!r} takes no `distillation`")
-        if self.method == "distill" and (self.distillation is None or self.distillation.ipc != self.hyper.ipc):
-            raise SpecError(f"method {self.method!r} needs a `distillation` of as many images per class")
+        check(self)
+        require(self.learned or self.storage == "float32", "real images are kept as they are: leave storage at float32")
+        for name, methods in {"whole": GUIDED, "gan": ("gan",), "distillation": ("distill",)}.items():
+            thing, needed = getattr(self, name), self.method in methods
+            require(needed or thing is None, f"method {self.method!r} takes no `{name}`")
+            fits = thing is not None and getattr(thing, "ipc", self.hyper.ipc) == self.hyper.ipc
+            of = " of as many images per class" if name == "distillation" else " training"
+            require(fits or not needed, f"method {self.method!r} needs a `{name}`{of}")
+        base, name = self.base, "whole" if self.whole else "gan"
+        same = base is None or [getattr(base, part) for part in SOURCE] == [getattr(self, part) for part in SOURCE]
+        require(same, f"the `{name}` training must be one on {self.dataset}, at the same {', '.join(SOURCE[1:])}")
 
     @property
     def base(self) -> WholeTraining | TrainGan | None:
@@ -244,44 +225,63 @@ class MakeSet:
 
     @property
     def learned(self) -> bool:
-        """Whether the images are none of the data's, so that they are kept themselves and not by their indices."""
+        """Whether the images are learned or drawn, so that a file holds them; of real images it holds the indices."""
         return self.method in ("condense", "distill", "gan")
 
-    @cached_property
-    def key(self) -> str:
-        """The key of the set."""
-        return key(self)
+    @property
+    def leaves(self) -> str:
+        """The file of a learned set, or the indices of chosen images."""
+        return "sets" if self.learned else "indices"
+
+    def needs(self) -> tuple[Run, ...]:
+        """The training on the whole set that it rests on, if there is one."""
+        return (self.base,) if self.base else ()
+
+    @property
+    def trajectory(self) -> str:
+        """The name of the set's checkpoint: sets that differ only in K, at a constant η_S, share it.
+
+        Random draws depend on (seed, purpose, step) and not on K, so that K = 1000 continues from K = 100.
+        """
+        hyper = self.hyper if self.hyper.image_lr_end else dataclasses.replace(self.hyper, outer_steps=1)
+        return "course-" + dataclasses.replace(self, hyper=hyper).key
+
+    shared_state = trajectory
+
+
+def shared_trajectories(runs: Iterable[MakeSet]) -> dict[str, int]:
+    """The trajectories that several of these sets share, each with its largest K."""
+    steps: dict[str, set[int]] = {}
+    for run in runs:
+        if run.method == "condense":
+            steps.setdefault(run.trajectory, set()).add(run.hyper.outer_steps)
+    return {name: max(found) for name, found in steps.items() if len(found) > 1}
 
 
 @dataclass(frozen=True)
-class TrainNetworks:
-    """The run that trains `networks` networks on one set and tests each; the number is not part of the key.
+class TrainNetworks(Run):
+    """The run that trains `networks` networks on one set and tests each.
 
-    `tested_on` is "test", the data set's test images, or "held-out", the training images that were kept out of the set: with
-    these, hyper-parameters are chosen without a look at the test images.
-
-    `way` is "plain" (stage T by `hyper`), or "rates": by a distilled set's ordered steps, where only `hyper.network` counts.
+    With `tested_on="held-out"`, hyper-parameters are chosen without a look at the test images.
     """
 
-    set: MakeSet
-    hyper: Training = field(default_factory=Training)
-    networks: int = field(default=1, metadata={"outside_key": True})
-    way: str = "plain"
-    tested_on: str = "test"
+    set: MakeSet = param(MISSING, "the run that makes the set")
+    hyper: Training = param(Training, "hyper-parameters of stage T")
+    networks: int = param(1, "how many are trained; not part of the key", outside_key=True)
+    way: str = param("plain", "plain: stage T; rates: the ordered steps of a distilled set, by `hyper.network` alone", choices=WAYS)
+    tested_on: str = param("test", "the test images, or those held out of the set", choices=("test", "held-out"))
 
     def __post_init__(self) -> None:
-        one_of("images to test on", self.tested_on, ("test", "held-out"))
+        check(self)
         held_out = self.tested_on == "test" or self.set.held_out > 0
-        checks.require(held_out, "no images are held out of the set: give held_out, or test on the test images")
-        one_of("way", self.way, WAYS)
-        checks.require(self.way == "plain" or self.set.method == "distill", "only a distilled set has learned rates to train by")
+        require(held_out, "no images are held out of the set: give held_out, or test on the test images")
+        require(self.way == "plain" or self.set.method == "distill", "only a distilled set has learned rates to train by")
 
     @property
     def mended(self) -> tuple[str, ...]:
         """What older records of such a run computed otherwise."""
         return _mended(self.set.dataset, self.set.channels, self.hyper.operations if self.way == "plain" else ())
 
-    @cached_property
-    def key(self) -> str:
-        """The key of the run; records of the same key add up."""
-        return key(self)
+    def needs(self) -> tuple[Run, ...]:
+        """The run that makes its set."""
+        return (self.set,)

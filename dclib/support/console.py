@@ -1,4 +1,4 @@
-"""How the command talks: errors and warnings as one sentence on stderr, tables in columns, durations as people write them."""
+"""What the command reads and prints: errors as one sentence on stderr, tables in columns, durations, lists of words."""
 
 import os
 import re
@@ -17,7 +17,7 @@ UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 def guarded(command: Callable[[], int | None]) -> int:
-    """Call `command` and return the exit status; whatever goes wrong is one sentence on stderr, never a traceback.
+    """Call `command` and return the exit status; an error is one sentence on stderr, never a traceback.
 
     Returns:
         What `command` returns, else 1 for an error, 2 for a command line that cannot be understood, 130 for a stopped command.
@@ -33,35 +33,22 @@ def guarded(command: Callable[[], int | None]) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except DclibError as error:
+        say(str(error))
+        return 130 if isinstance(error, Interrupted) else 1
+    except UsageError as error:
+        text = " ".join(error.format_message().split()).rstrip(".")
+        say(f"{text[:1].lower()}{text[1:]} (`{error.ctx.command_path if error.ctx else 'dclib'} --help` explains it)")
+        return 2
     except Exception as error:
-        sentence, status = _explained(error)
-        if sentence is None and os.environ.get("DCLIB_DEBUG"):
+        said = first_line(error, "no message")
+        if isinstance(error, MemoryError) or any(words in str(error).lower() for words in NO_MEMORY):
+            say(f"not enough memory ({said}): choose fewer images, a smaller batch or network, or another device")
+        elif os.environ.get("DCLIB_DEBUG"):
             raise
-        say(sentence or f"unexpected {type(error).__name__} ({_said(error)}): DCLIB_DEBUG=1 shows where")
-        return status
-
-
-def _explained(error: Exception) -> tuple[str | None, int]:
-    """Return the sentence for an error that a user can cause, and the exit status."""
-    if isinstance(error, Interrupted):
-        return str(error), 130
-    if isinstance(error, DclibError):
-        return str(error), 1
-    if isinstance(error, UsageError):
-        command = error.ctx.command_path if error.ctx else "dclib"
-        return f"{_usage(error)} (`{command} --help` explains it)", 2
-    if isinstance(error, MemoryError) or any(words in str(error).lower() for words in NO_MEMORY):
-        return f"not enough memory ({_said(error)}): choose fewer images, a smaller batch or network, or another device", 1
-    return None, 1
-
-
-def _usage(error: Exception) -> str:
-    text = " ".join(error.format_message().split()).rstrip(".")
-    return text[:1].lower() + text[1:]
-
-
-def _said(error: BaseException) -> str:
-    return first_line(error, "no message")
+        else:
+            say(f"unexpected {type(error).__name__} ({said}): DCLIB_DEBUG=1 shows where")
+        return 1
 
 
 def say(sentence: str) -> None:
@@ -71,11 +58,10 @@ def say(sentence: str) -> None:
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Set rows in columns, two spaces apart; numbers to the right."""
-    cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in (header, *rows)]
-    numeric = [all(re.fullmatch(r"[\d,.]+", row[c]) for row in cells[1:]) for c in range(len(header))]
-    widths = [max(len(row[c]) for row in cells) for c in range(len(header))]
-    lines = ("  ".join(t.rjust(w) if n else t.ljust(w) for t, w, n in zip(row, widths, numeric, strict=True)) for row in cells)
-    return "\n".join(line.rstrip() for line in lines)
+    from tabulate import tabulate
+
+    text = tabulate(list(rows), header, tablefmt="plain", intfmt=",")
+    return "\n".join(line.rstrip() for line in text.splitlines())
 
 
 def seconds(text: str) -> float:
@@ -91,9 +77,9 @@ def seconds(text: str) -> float:
 
 
 def words(values: Sequence[str] | None) -> list[str] | None:
-    """Split an option that may be repeated, or hold several values with spaces (or commas) between; None if it was not given.
+    """Split an option that may be repeated, or hold several values with spaces or commas between; None if it was not given.
 
-    A network with options, or a variant, has commas of its own, so that a value with : or = is split at spaces only.
+    A network with options, or a variant, has commas of its own: a value with : or = is split at spaces only.
     """
     return [word for v in values for word in (v if ":" in v or "=" in v else v.replace(",", " ")).split()] if values else None
 

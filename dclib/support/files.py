@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import FileError
 
-PICTURES = ("png", "jpg", "pdf", "svg")  # the endings that a picture may have
+PICTURES = ("png", "jpg", "pdf", "svg")  # the suffixes that a picture may have
 
 
 def write_atomic(path: Path | str, content: bytes) -> None:
@@ -43,7 +43,7 @@ def write_atomic(path: Path | str, content: bytes) -> None:
 
 
 def check_writable(path: Path | str) -> None:
-    """Try, before long work, whether `path` can be written; what is there stays as it is.
+    """Check, before long work, that `path` can be written; what is there stays as it is.
 
     Raises:
         FileError: the folder cannot be made or written, or `path` is a folder or a device.
@@ -57,29 +57,8 @@ def check_writable(path: Path | str) -> None:
         raise _unwritable("write", path, error) from error
 
 
-def check_output(output: Path) -> None:
-    """Refuse, before long work, a place that a set cannot be written to, or that its picture would replace it in.
-
-    Raises:
-        FileError: it cannot be written, or has the name of a picture.
-    """
-    if output.suffix.lower().removeprefix(".") in PICTURES:
-        raise FileError(f"{output} is named as a picture and a set is none: name it {output.with_suffix('.safetensors')}")
-    check_writable(output)
-
-
-def check_apart(file: Path, output: Path) -> None:
-    """Refuse to write over the set that is read.
-
-    Raises:
-        FileError: both are one file.
-    """
-    if output.resolve() == file.resolve():
-        raise FileError(f"{file} is the set itself: name the place to write to with -o")
-
-
 def _make_room(path: Path) -> None:
-    """Make the folder of a file to be written; a folder or device in its place is not to be replaced."""
+    """Make the folder of a file to be written, and refuse to replace a folder or a device."""
     if path.exists() and not path.is_file():
         raise OSError("it is a folder" if path.is_dir() else "it is no regular file")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,15 +89,19 @@ def append_line(path: Path | str, line: str) -> None:
     Raises:
         FileError: the file cannot be written, or the disk is full; what was in it stays.
     """
-    path = Path(path)
+    path, content = Path(path), line.encode() + b"\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "ab+", buffering=0) as file:  # no buffer that would be written after a failure, when the file is closed
             fcntl.flock(file, fcntl.LOCK_EX)
-            end, start = _end_of_whole_lines(file)
+            torn = _torn(file)
+            end = file.seek(-len(torn), os.SEEK_END)
+            if torn and is_json(torn):  # it only lacks its newline
+                end, content = end + len(torn), b"\n" + content
             file.truncate(end)
             try:
-                _write_all(file, start + line.encode() + b"\n")
+                while content:
+                    content = content[file.write(content) :]
                 os.fsync(file.fileno())
             except BaseException:
                 file.truncate(end)
@@ -127,25 +110,19 @@ def append_line(path: Path | str, line: str) -> None:
         raise _unwritable("append to", path, error) from error
 
 
-def _write_all(file: FileIO, content: bytes) -> None:
-    while content:
-        content = content[file.write(content) :]
-
-
-def _end_of_whole_lines(file: FileIO) -> tuple[int, bytes]:
-    """Return where the next line goes, and what must come before it: a newline, if the last line is whole but lacks one."""
-    position = end = file.seek(0, os.SEEK_END)
-    tail = b""
-    while position > 0 and b"\n" not in tail:
-        position = max(0, position - 65536)
-        file.seek(position)
-        tail = file.read(end - position)
-    tail = tail.rpartition(b"\n")[2]
-    return (end, b"\n") if is_json(tail) else (end - len(tail), b"")
+def _torn(file: FileIO) -> bytes:
+    """What follows the last newline; the whole file is read only if it does not end with one."""
+    if not file.seek(0, os.SEEK_END):
+        return b""
+    file.seek(-1, os.SEEK_END)
+    if file.read() == b"\n":
+        return b""
+    file.seek(0)
+    return file.read().rpartition(b"\n")[2]
 
 
 def is_json(line: bytes) -> bool:
-    """Whether a line is a whole JSON text: of a torn record, no part is."""
+    """Whether a line is a whole JSON text: no part of a record is."""
     try:
         json.loads(line)
     except ValueError:

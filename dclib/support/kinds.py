@@ -1,4 +1,4 @@
-"""What a file is, by its first bytes: so that a good file of another kind is called by its name and never damaged."""
+"""What a file is, by its first bytes, so that an error can name it."""
 
 import json
 import zipfile
@@ -6,7 +6,6 @@ from pathlib import Path
 
 NPZ, TORCH, ZIP, GZIP = "an .npz archive", "a Python pickle, as torch.save writes", "a zip archive", "a gzip archive"
 SET, CHECKPOINT, OTHER = "a condensed set", "a checkpoint of dclib's", "a safetensors file of another program"
-PICKLES = tuple(bytes([0x80, protocol]) for protocol in (2, 3, 4, 5))
 BEGINNINGS = {
     b"\x93NUMPY": "a NumPy array (.npy)",
     b"\x89PNG": "a picture",
@@ -24,23 +23,16 @@ def kind_of(path: Path | str) -> str:
         with open(path, "rb") as file:
             start = file.read(8)
         if start.startswith(b"PK\x03\x04"):
-            return _archive(path)
-    except OSError:
+            with zipfile.ZipFile(path) as archive:
+                names = archive.namelist()
+            if any(name.endswith("/data.pkl") for name in names):
+                return TORCH
+            return NPZ if names and all(name.endswith(".npy") for name in names) else ZIP
+    except (OSError, zipfile.BadZipFile):
         return ""
-    if start[:2] in PICKLES and start[2:3] > b"\0":  # else they are the length of a safetensors header
+    if start[:1] == b"\x80" and start[1:2] in b"\x02\x03\x04\x05" and start[2:3] > b"\0":  # else a safetensors header's length
         return TORCH
     return next((kind for beginning, kind in BEGINNINGS.items() if start.startswith(beginning)), "") or _safetensors(path)
-
-
-def _archive(path: Path | str) -> str:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-    except zipfile.BadZipFile:
-        return ""
-    if any(name.endswith("/data.pkl") for name in names):
-        return TORCH
-    return NPZ if names and all(name.endswith(".npy") for name in names) else ZIP
 
 
 def _safetensors(path: Path | str) -> str:

@@ -1,8 +1,12 @@
-"""Progress of long work: a bar with a forecast on a terminal, a plain line now and then elsewhere."""
+"""Long work: a bar with a forecast on a terminal, a plain line now and then elsewhere; and how it is stopped."""
 
+import os
+import signal
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 LINE_SECONDS = 30.0
 
@@ -19,41 +23,37 @@ class Progress:
     BAR: str | None = None  # tqdm's own, with its forecast
 
     def __init__(self, what: str, total: int, hidden: bool = False):
-        self.what, self.total, self.done, self.first, self.hidden = what, total, 0, 0, hidden
-        self.start = self.last = self.warm = time.monotonic()
-        self.bar = None
-        if sys.stderr.isatty() and not hidden:
-            from tqdm import tqdm
+        from tqdm import tqdm
 
-            self.bar = tqdm(total=total, desc=what, dynamic_ncols=True, bar_format=self.BAR)
+        self.what, self.total, self.done, self.first = what, total, 0, 0
+        self.lines = not hidden and not sys.stderr.isatty()
+        self.bar = tqdm(total=total, desc=what, dynamic_ncols=True, bar_format=self.BAR, disable=hidden or self.lines)
+        self.start = self.last = self.warm = time.monotonic()
 
     def __enter__(self) -> "Progress":
         return self
 
     def __exit__(self, kind: type | None, *rest: object) -> None:
-        if self.bar is not None:
-            self.bar.close()
-        elif kind is None and self.first < self.total:
+        self.bar.close()
+        if kind is None and self.first < self.total:
             early = ", stopped early" if self.done < self.total else ""
             self._line(f"{self.done} of {self.total} in {clock(time.monotonic() - self.start)}{early}")
 
     def skip(self, done: int) -> None:
         """Count `done` steps as done earlier, so that the forecast leaves them out."""
         self.done = self.first = done
-        if self.bar is not None:
-            self.bar.reset(self.total)
-            self.bar.initial = done
-            self.bar.update(done)
+        self.bar.reset(self.total)
+        self.bar.initial = done
+        self.bar.update(done)
 
     def step(self, note: str = "") -> None:
         """Count one step; `note` is a few words on how it goes, such as the loss."""
         self.done += 1
         if self.done == self.first + 1:
             self.warm = time.monotonic()
-        if self.bar is not None:
-            self.bar.set_postfix_str(self._beside(note), refresh=False)
-            self.bar.update()
-        elif time.monotonic() - self.last >= LINE_SECONDS and self.done < self.total:
+        self.bar.set_postfix_str(self._beside(note), refresh=False)
+        self.bar.update()
+        if time.monotonic() - self.last >= LINE_SECONDS and self.done < self.total:
             self.last = time.monotonic()
             self._line(f"{self.done} of {self.total}, {clock(self._left())} left{', ' if note else ''}{note}")
 
@@ -68,12 +68,12 @@ class Progress:
         return (self.last - start) / steps * (self.total - self.done)
 
     def _line(self, text: str) -> None:
-        if not self.hidden:
+        if self.lines:
             print(f"{self.what}: {text}", file=sys.stderr, flush=True)
 
 
 class Uneven(Progress):
-    """A bar of steps of unequal sizes, by which it forecasts; what passes between a step and the next `begin` is left out.
+    """A bar of steps of unequal sizes; the time between a step and the next `begin` is left out of its forecast.
 
     Args:
         what, hidden: as for `Progress`.
@@ -88,7 +88,7 @@ class Uneven(Progress):
         self.begin()
 
     def begin(self) -> None:
-        """What now passes is the next step's time."""
+        """Start the clock of the next step."""
         self.lap = time.monotonic()
 
     def step(self, note: str = "") -> None:
@@ -101,7 +101,6 @@ class Uneven(Progress):
         return f"{clock(self._left())} left{', ' if note else ''}{note}"
 
     def _left(self) -> float:
-        """Seconds left at the pace so far."""
         return self.spent / sum(self.sizes[: self.done]) * sum(self.sizes[self.done :])
 
 
@@ -110,3 +109,24 @@ def clock(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+@contextmanager
+def stopping(seconds: float | None = None) -> Iterator[Callable[[], bool]]:
+    """Give a `should_stop` that turns true on Ctrl-C, on SIGTERM, or after so many seconds; a second Ctrl-C stops at once."""
+    asked, end = threading.Event(), None if seconds is None else time.monotonic() + seconds
+    old = {}
+
+    def ask(number: int, frame: object) -> None:
+        asked.set()
+        if number == signal.SIGINT:
+            os.write(2, b"\nstopping after this step; Ctrl-C again stops at once\n")
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    if threading.current_thread() is threading.main_thread():
+        old = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked.is_set() or (end is not None and time.monotonic() >= end)
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

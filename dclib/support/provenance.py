@@ -18,16 +18,13 @@ def now() -> str:
 
 @cache
 def processor() -> str:
-    """The processor's name and how many of its cores are ours."""
-    name = platform.processor() or platform.machine()
-    if Path("/proc/cpuinfo").exists():
-        lines = [x for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")]
-        name = lines[0].partition(":")[2].strip() if lines else name
-    return f"{name}, {_cores()} cores"
+    """The processor's name and how many of its cores this process may use."""
+    name, info = platform.processor() or platform.machine(), Path("/proc/cpuinfo")
+    models = [x for x in info.read_text().splitlines() if x.startswith("model name")] if info.exists() else []
+    return f"{models[0].partition(':')[2].strip() if models else name}, {_cores()} cores"
 
 
 def _cores() -> int:
-    """How many cores are ours."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -70,9 +67,9 @@ def peak_memory_mb(device: str = "cpu") -> int:
 
 
 def share(device: str) -> float:
-    """What part of the machine's cores this run's processes have threads for, up to all of it; on a GPU the GPU, which is 1.
+    """The part of the machine's cores that this run's processes use, at most 1; on a GPU 1.
 
-    `--workers 2` on two cores gives each run half of the machine, for as many seconds as it takes.
+    `--workers 2` on two cores gives each run half of the machine.
     """
     if device != "cpu":
         return 1.0

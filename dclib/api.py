@@ -1,0 +1,133 @@
+"""The library in four functions that do what the commands of the same names do: `load`, `condense`, `train` and `select`.
+
+Each checks what it was asked before it loads what computes.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import SpecError
+from .spec import Condensation, MakeSet, Network, variants
+
+if TYPE_CHECKING:
+    from .data.dataset import Dataset
+    from .results import CondensedSet
+
+
+def condense(
+    dataset: "str | Path | Dataset",
+    hyper: Condensation | None = None,
+    *,
+    recipe: str = "paper",
+    seed: int = 0,
+    image_size: int = 0,
+    storage: str = "float32",
+    device: str = "auto",
+    engine: str = "auto",
+    **given: Any,
+) -> "CondensedSet":
+    """Learn a small set of images by matching gradients (Algorithm 1), under a progress bar.
+
+    Args:
+        dataset: a data set's name, the path of your own, or a `Dataset`.
+        hyper: all hyper-parameters, in place of a recipe's.
+        recipe: "paper", or "fast": minutes on two cores, for a ConvNet at one image per class.
+        seed: another seed gives another set.
+        image_size: images are resized to this square size first; 0 leaves them; not for a `Dataset`.
+        storage: "float16" rounds the images, so that a file is half as large.
+        device: "auto", "cpu", "cuda" or "cuda:1".
+        engine: "auto", "eager", "compiled" or "captured": how it is computed, not what.
+        given: hyper-parameters of `Condensation` by name, in place of the recipe's; `network` is text such as
+            "ConvNet:width=64", an object such as `LeNet()`, or a class of your own.
+
+    Raises:
+        DclibError: a hyper-parameter out of its range, data that cannot be loaded, or images that diverge.
+    """
+    if hyper and given:
+        raise SpecError(f"hyper-parameters are given twice, as hyper and as {', '.join(given)}: choose one way")
+    name, data = _named(dataset, image_size)
+    hyper = hyper.resolve() if hyper else variants.recipe(recipe, **given)
+    run = MakeSet(name, "condense", seed, hyper, image_size, storage=storage)
+    from .run.sets import condense_set
+
+    return condense_set(run, dataset=data, device=device, engine=engine)
+
+
+def train(
+    made: "str | Path | CondensedSet",
+    networks: int = 1,
+    *,
+    dataset: "str | Dataset" = "",
+    other_data: bool = False,
+    seed: int = 0,
+    device: str = "auto",
+    engine: str = "auto",
+    **given: Any,
+) -> list[float]:
+    """Train networks on a set and return their accuracies on test images in percent (stage T), under a progress bar.
+
+    Args:
+        made: the set, or its file.
+        networks: how many are trained, each from its own initial weights.
+        dataset: whose test images are classified: a name, a path, or a `Dataset`; by default the set's own.
+        other_data: allow data that the set was not made from; it must have the same classes.
+        seed: the number of the first network.
+        device, engine: as for `condense`.
+        given: hyper-parameters of `Training` by name, in place of the paper's; `network` as for `condense`.
+
+    Raises:
+        DclibError: a hyper-parameter out of its range, or data that cannot be loaded or do not fit the set.
+    """
+    variants.stage_t("", **given)  # refuses what is out of range before anything is loaded
+    if networks < 1:
+        raise SpecError(f"networks must be a whole number of at least 1, not {networks}")
+    from .results import CondensedSet
+
+    small = made if isinstance(made, CondensedSet) else CondensedSet.load(made)
+    from .run.sets import train_on_set
+
+    how = dict(dataset=dataset, other_data=other_data, device=device, engine=engine)
+    return train_on_set(small, variants.stage_t(small.source, **given), networks=networks, seed=seed, **how)
+
+
+def select(
+    dataset: "str | Path | Dataset",
+    method: str = "herding",
+    ipc: int = 1,
+    *,
+    network: Any = None,
+    epochs: int = 0,
+    seed: int = 0,
+    image_size: int = 0,
+    device: str = "auto",
+    engine: str = "auto",
+) -> "CondensedSet":
+    """Choose real images instead of learning some (the coresets of Sec. 3.1).
+
+    Args:
+        dataset, image_size, device, engine: as for `condense`.
+        method: "random", "herding", "k-center" or "forgetting"; all but the first need a network trained on the full set.
+        ipc: images per class.
+        network: the network of that training; by default the ConvNet.
+        epochs: of that training; 0: ten.
+        seed: of that training, of random draws and of ties.
+
+    Raises:
+        DclibError: an unknown method, a number out of its range, or data that cannot be loaded.
+    """
+    from .run.selecting import select_set, selection
+
+    name, data = _named(dataset, image_size)
+    run = selection(name, method, ipc, network and Network.parse(network), epochs, seed, image_size)
+    return select_set(run, dataset=data, device=device, engine=engine)
+
+
+def _named(dataset: "str | Path | Dataset", image_size: int) -> "tuple[str, Dataset | None]":
+    """The data set's name or full path, and its images where they are given."""
+    from .data.sources import spelled
+
+    if isinstance(dataset, str | Path):
+        return spelled(dataset), None
+    if image_size:
+        raise SpecError(f"image_size={image_size} resizes data that are given by name: give a Dataset of that size")
+    return dataset.name, dataset

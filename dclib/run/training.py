@@ -1,0 +1,128 @@
+"""Trains networks on sets and tests them (stage T): those of a declared run that are missing, or named ones."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..core import engine as engines
+from ..core import train
+from ..core.stacked import STOPPED
+from ..data.dataset import Dataset
+from ..errors import Interrupted
+from ..methods import distill
+from ..results import CondensedSet
+from ..spec import TrainNetworks, derive
+from ..support.progress import Progress
+from ..support.provenance import now
+from .sets import check_data, load_of, load_tested
+
+if TYPE_CHECKING:
+    from .runner import Runner
+
+Named = Sequence[tuple[TrainNetworks, int]]  # runs with the numbers of their networks
+
+
+def train_networks(runner: "Runner", *runs: TrainNetworks) -> dict[int, float]:
+    """Train, test and record the networks of these runs that are missing; returns the first run's accuracies by network.
+
+    Args:
+        runner: does the sets, and records.
+        runs: alike but for the seed of their sets, and how many networks each has. Those that are recorded count, too, for how
+            the others are computed, so that a network trained later is the same to the last bit.
+    """
+    missing = [(run, j) for run in runs for j in runner.store.missing(run)]
+    if missing:
+        made = {run.key: runner.do(run.set) for run in dict.fromkeys(run for run, _ in missing)}
+        started, data_hash = now(), load_of(runs[0].set).hash
+
+        def on_network(run: TrainNetworks, j: int, accuracy: float, seconds: float, engine: str) -> None:
+            values = {"accuracies": {str(j): round(accuracy, 4)}, "seconds": round(seconds, 2)}
+            runner.record(run, engine, {**values, "data_hash": data_hash, "set_hash": made[run.key].hash}, started)
+
+        train_named(runner, missing, made, sum(run.networks for run in runs), on_network)
+    return runner.store.accuracies(runs[0].key)
+
+
+def train_named(
+    runner: "Runner",
+    named: Named,
+    made: Mapping[str, CondensedSet],
+    networks: int,
+    on_network: Callable[[TrainNetworks, int, float, float, str], None],
+) -> None:
+    """Train and test these networks, side by side.
+
+    Args:
+        runner: says where and how; nothing is recorded.
+        named: runs that are alike but for the seed of their sets, each with the number of a network.
+        made: the set of each run, by the run's key.
+        networks: of how many these are; it decides how they are computed.
+        on_network: called with run, number, accuracy in percent, seconds and engine.
+
+    Raises:
+        DataError: the data is not that of the sets, or has changed since the runs were recorded.
+    """
+    first = named[0][0]
+    dataset, tested = load_of(first.set), load_tested(first)
+    for run in dict.fromkeys(run for run, _ in named):
+        runner.check_data(run, dataset.hash)
+        check_data(made[run.key], dataset)
+    by_rates, images = first.way == "rates", len(made[first.key].labels)
+    engine = engines.choose(runner.engine, runner.where, train.work(first.hyper, networks, images))
+    engine = "eager" if by_rates else engine
+    seeds = {derive(j, run.set.key): (run, j) for run, j in named}
+
+    def trained(seed: int, accuracy: float, seconds: float) -> None:
+        on_network(*seeds[seed], accuracy, seconds, engine)
+        progress.step(f"accuracy {accuracy:.1f} %")
+
+    count = len({run.key for run, _ in named})
+    what = first.set.words if count == 1 else f"{count} sets as {first.set.words}"
+    how = dict(seeds=list(seeds), device=str(runner.where), on_network=trained, should_stop=runner.should_stop)
+    with Progress(f"training {first.hyper.network} on {what}", len(named)) as progress:
+        if by_rates:  # of such runs there is one at a time
+            train_by_rates(made[first.key], first, tested, **how)
+        else:
+            each = [made[run.key] for run, _ in named]
+            small = [(torch.from_numpy(one.images), torch.from_numpy(one.labels)) for one in each]
+            train.evaluate_each(small, tested, first.hyper, several=networks > 1, engine=engine, **how)
+
+
+def train_by_rates(
+    made: CondensedSet,
+    run: TrainNetworks,
+    dataset: Dataset,
+    *,
+    seeds: Iterable[int],
+    device: str = "auto",
+    on_network: Callable[[int, float, float], None] = lambda seed, accuracy, seconds: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> None:
+    """Train one network for each seed by a distilled set's ordered steps at its learned rates, and test it.
+
+    Args:
+        made: the set of `run.set`.
+        run: its `hyper.network` is trained; where that is the network that learned the images, weights are drawn as then.
+        dataset: whose test images are classified.
+        seeds: one for each network.
+        device: "auto", "cpu", "cuda" …
+        on_network: called with each seed, accuracy in percent and the seconds that it took.
+        should_stop: asked before each network.
+
+    Raises:
+        Interrupted: `should_stop` said so.
+    """
+    h, where = run.set.distillation, engines.resolve_device(device)
+    images, rates = torch.from_numpy(made.images).unflatten(0, (-1, h.ipc)).to(where), torch.from_numpy(made.rates).to(where)
+    other = None if run.hyper.network == h.network else run.hyper.network
+    tested = dataset.to(where)
+    for seed in seeds:
+        if should_stop():
+            raise Interrupted(STOPPED)
+        start = time.perf_counter()
+        first = run.set.seed if h.start == "fixed" and other is None else seed  # one fixed θ_0 is that of the learning
+        with engines.arithmetic("float32", where):
+            accuracy = train.accuracy(distill.replay(images, rates, h, network=other, seed=first), tested)
+        on_network(seed, accuracy, time.perf_counter() - start)
