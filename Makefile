@@ -1,4 +1,4 @@
-# make demo · test · lint · book · book-check · notebooks · bench · bench-memory · bench-cuda · campaign · release · clean — each sets up .venv by itself when it is missing or out of date.
+# `make help` lists the targets. Each sets up .venv when it is missing or out of date.
 # Another Python: make demo PYTHON=python3.12
 
 PYTHON ?= python3
@@ -9,22 +9,24 @@ SHELL       := bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint book book-check notebooks bench bench-memory bench-cuda campaign release clean
+.PHONY: help demo test quick lint book book-check notebooks bench bench-memory bench-cuda campaign release clean
 
 export PYDEVD_DISABLE_FILE_VALIDATION ?= 1
 
 help:
-	@echo 'make demo       learn images of the embedded digits, draw them, and train networks on them: two minutes, no network needed'
-	@echo 'make test       lint, unit tests, every notebook, the book'
-	@echo 'make book       build the book from the records: _build/html/index.html'
-	@echo 'make book-check open every page of the built book in Chromium, wide and narrow, and check every link inside it'
-	@echo 'make notebooks  execute every notebook on the best records and refresh the tables kept in git'
-	@echo 'make bench      speed against the literal Algorithm 1, a quarter of an hour; bench-cuda: on a GPU'
-	@echo 'make bench-memory  Table T11: memory and time beside Dataset Distillation, some ten minutes'
-	@echo 'make campaign   a hundred kills and some four hundred wrong requests and damaged files: nothing may be lost'
-	@echo 'make release    the condensed sets in one archive, with a card: _build/release/'
-	@echo 'make lint       ruff'
-	@echo 'make clean      remove what was built (.venv, results and data stay)'
+	@echo 'make demo          learn one image of each embedded digit, draw them, train networks on them: two minutes, no network needed'
+	@echo 'make quick         lint and the fast tests: two minutes'
+	@echo 'make test          lint, all tests, every notebook, the book: what CI runs'
+	@echo 'make lint          ruff'
+	@echo 'make book          build the book from the records: _build/html/index.html'
+	@echo 'make book-check    open every page of the built book in Chromium, wide and narrow, and check every link inside it'
+	@echo 'make notebooks     execute every notebook on the best records and refresh the tables kept in git'
+	@echo 'make bench         measure speed against the literal Algorithm 1: a quarter of an hour'
+	@echo 'make bench-memory  Table T11: memory and time beside Dataset Distillation: ten minutes'
+	@echo 'make bench-cuda    measure speed and memory on a GPU'
+	@echo 'make campaign      kill a hundred runs, make every mistake of tests/mishaps.txt, damage two hundred files; write results/campaign.md'
+	@echo 'make release       put the condensed sets into one archive, with a card: _build/release/'
+	@echo 'make clean         remove what was built (.venv, results and data stay)'
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { \
@@ -43,8 +45,12 @@ demo: $(READY)
 	@echo '       .venv/bin/dclib condense mnist -o set.safetensors   a condensed set of real data'
 	@echo '       .venv/bin/dclib run cross_arch --preset cpu         Table 2 on MNIST (costs: book/reproducing.md)'
 
+# The book's build and nbval run beside the other tests, so that two cores are busy.
 test: lint
 	@$(PY) -m pytest
+
+quick: lint
+	@$(PY) -m pytest -m 'not slow and not notebooks and not book'
 
 lint: $(READY)
 	@$(PY) -m ruff check .

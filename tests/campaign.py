@@ -1,10 +1,8 @@
-"""A campaign of kills: condensing is killed (SIGKILL) at random moments, started again, and must end with the identical set.
+"""Kill condensing (SIGKILL) at random moments and start it again: it must end with the identical set.
 
-Each run is a process of its own, forked from one that has loaded torch; the moment is drawn uniformly over the time that an
-undisturbed run takes, so that it falls into steps, into the writing of checkpoints and of the set alike. After the first kill a
-run is started again.
-
-With `--inputs` a second campaign follows, of requests that make no sense and of damaged files (see `mishaps`).
+Each run is a process forked from one that has loaded torch. Its moment is drawn uniformly over the time that an undisturbed run
+takes, so that some fall into steps, some into the writing of a checkpoint or of the set.
+With `--inputs`, every mistake of `mishaps.txt` is made and files are damaged, too (see `mishaps`).
 
 Usage: python tests/campaign.py [--kills 20] [--inputs 20] [--seed 0] [--record]
 """
@@ -77,36 +75,25 @@ def content(output: Path) -> tuple:
     return made.images.tobytes(), made.labels.tobytes(), made.about["losses"]
 
 
-def campaign(folder: Path, kills: int, seed: int = 0) -> list[dict]:
-    """Kill so many runs; returns for each when, how far it had come, and whether, started again, it made the identical set."""
-    draw, begun = random.Random(seed), time.monotonic()
-    undisturbed = folder / "undisturbed"
-    assert ended(start(undisturbed)) == 0, "the undisturbed run failed"
-    whole, found = time.monotonic() - begun, []
-    for i in range(kills):
-        output = folder / f"killed-{i}"
-        moment = draw.uniform(0, whole)
-        killed = kill_after(start(output), moment)
-        at = left_behind(output)
-        status = ended(start(output))
-        same = status == 0 and content(output) == content(undisturbed)
-        clean = sorted(path.name for path in folder.glob(f"{output.name}*")) == [output.name]
-        found.append({"moment": round(moment, 3), "killed": killed, "at": at, "identical": same, "clean": clean})
-    return found
-
-
 def kills(folder: Path, count: int, seed: int) -> dict:
-    """Do the campaign of kills and say how it went."""
-    found = campaign(folder, count, seed)
-    for run in found:
-        print("{moment:7.3f} s  {at:<18} killed: {killed}  identical: {identical}  nothing left over: {clean}".format(**run))
-    good = sum(run["identical"] and run["clean"] for run in found)
-    print(f"{good} of {len(found)} runs ended with the identical set; {sum(r['killed'] for r in found)} were at work when killed")
-    return {"campaign": "kills", "request": REQUEST, "runs": found, "bad": len(found) - good}
+    """Kill so many runs; say for each when, how far it had come, and whether it made the identical set when started again."""
+    draw, begun, undisturbed = random.Random(seed), time.monotonic(), folder / "undisturbed"
+    assert ended(start(undisturbed)) == 0, "the undisturbed run failed"
+    whole, runs = time.monotonic() - begun, []
+    for i in range(count):
+        output, moment = folder / f"killed-{i}", draw.uniform(0, whole)
+        killed, at = kill_after(start(output), moment), left_behind(output)
+        same = ended(start(output)) == 0 and content(output) == content(undisturbed)
+        clean = sorted(path.name for path in folder.glob(f"{output.name}*")) == [output.name]
+        runs.append({"moment": round(moment, 3), "killed": killed, "at": at, "identical": same, "clean": clean})
+        print(runs[-1])
+    good = sum(run["identical"] and run["clean"] for run in runs)
+    print(f"{good} of {count} runs ended with the identical set; {sum(run['killed'] for run in runs)} were at work when killed")
+    return {"campaign": "kills", "request": REQUEST, "runs": runs, "bad": count - good}
 
 
 def inputs(folder: Path, count: int, seed: int) -> dict:
-    """Do the campaign of mistakes, with so many mutations of a file of each kind, and say how it went."""
+    """Make every mistake and so many mutations of a file of each kind; say how often each kind ended as it must."""
     import mishaps
 
     cases = mishaps.campaign(folder, count, seed)

@@ -80,6 +80,27 @@ def furnish(place: Path) -> None:
     Path("empty").mkdir()
 
 
+def furnish_for_damage() -> None:
+    """Put into the current folder a whole file of each kind that `damaged` damages, and in `kept` a set that none may change."""
+    from PIL import Image
+
+    Path("kept").mkdir()
+    for name in ("kept/set", "hurt"):
+        shutil.copy("set", name)
+    shutil.copy("whole.npz", "hurt.npz")
+    os.environ.update(LEFT="5", SIGNAL=str(int(signal.SIGINT)))  # at the second of two steps
+    status, err = called(["condense", "digits", "-o", "made", *TINY, "--network", "good.py:Net"])
+    assert status == 130, err
+    for split, c, shade in (("train", "a", 40), ("train", "b", 0), ("test", "a", 40), ("test", "b", 0)):
+        Path("pictures", split, c).mkdir(parents=True)
+        Image.fromarray(np.full((8, 8), shade, np.uint8)).save(f"pictures/{split}/{c}/0.png")
+    Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).save("pictures/train/b/1.png")
+    line = {"key": "0123456789abcdef", "kind": "TrainNetworks", "run": {}, "seconds": 1.5}
+    Path("records/smoke").mkdir(parents=True)
+    lines = (json.dumps({**line, "accuracies": {str(i): 90.5 + i}}) + "\n" for i in range(9))
+    Path("records/smoke/networks.jsonl").write_text("".join(lines))
+
+
 @contextlib.contextmanager
 def silent() -> Iterator[tuple[io.StringIO, io.StringIO]]:
     """Keep what is printed."""
@@ -173,79 +194,39 @@ def mutated(content: bytes, draw: random.Random) -> bytes:
 
 def damaged(count: int, draw: random.Random) -> Iterator[Case]:
     """Files of each kind with random mutations, `count` of each."""
+    from dclib.run import sets
+
+    condense = ["condense", "-o", "made", *TINY]
     kinds: dict[str, tuple[str, list[str], Callable[[], object]]] = {
-        "data (.npz)": ("whole.npz", ["condense", "hurt.npz", "-o", "made", *TINY], _images),
-        "sets (.safetensors)": ("set", ["show", "hurt", "-o", "made.png"], lambda: Path("made.png").read_bytes()),
-        "checkpoints": ("state", ["condense", "digits", "-o", "made", *TINY, "--network", "good.py:Net"], _images),
-        "pictures (.png)": ("picture.png", ["condense", "./hurt", "--image-size", "8", "-o", "made", *TINY], _images),
-        "records (.jsonl)": ("records", ["status", "method", "--results", "hurt"], _accuracies),
+        "data (.npz)": ("hurt.npz", [*condense, "hurt.npz"], _images),
+        "sets (.safetensors)": ("hurt", ["show", "hurt", "-o", "made.png"], lambda: Path("made.png").read_bytes()),
+        "checkpoints": ("made.checkpoint", [*condense, "digits", "--network", "good.py:Net"], _images),
+        "pictures (.png)": ("pictures/train/b/1.png", [*condense, "./pictures", "--image-size", "8"], _images),
+        "records (.jsonl)": ("records/smoke/networks.jsonl", ["status", "method", "--results", "records"], _accuracies),
     }
-    _keep_originals()
-    for kind, (source, arguments, result) in kinds.items():
-        original, expected = Path(source).read_bytes(), None
+    furnish_for_damage()
+    whole = {kind: Path(path).read_bytes() for kind, (path, *_) in kinds.items()}
+    for kind, (path, arguments, result) in kinds.items():
         for i in range(-1, count):  # first the whole file
-            _place(kind, original if i < 0 else mutated(original, draw))
+            sets.load.cache_clear()
+            for left in Path().glob("*made*"):
+                left.unlink()
+            Path(path).write_bytes(whole[kind] if i < 0 else mutated(whole[kind], draw))
             came = outcome(Path("kept"), lambda arguments=arguments: called(arguments))
             found = result() if came == "was done" else None
             if i < 0:
                 assert came == "was done", f"{kind}: {came}"
                 expected = found
-            elif came == "was done":
+                continue
+            if came == "was done":
                 came = "harmless" if found == expected else "unnoticed" if "records" in kind else "gave another result"
-            if i >= 0:
-                yield Case(f"damaged {kind}", f"mutation {i}", came)
-            _clear()
-
-
-def _keep_originals() -> None:
-    """Make a checkpoint, a picture and records, and remember in `kept` what no mutation may change."""
-    from PIL import Image
-
-    Path("kept").mkdir()
-    Path("kept", "set").write_bytes(Path("set").read_bytes())
-    os.environ.update(LEFT="5", SIGNAL=str(int(signal.SIGINT)))  # at the second of two steps
-    status, err = called(["condense", "digits", "-o", "made", *TINY, "--network", "good.py:Net"])
-    assert status == 130, err
-    os.replace("made.checkpoint", "state")
-    Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).save("picture.png")
-    line = {"key": "0123456789abcdef", "kind": "TrainNetworks", "accuracies": {"0": 90.5}, "run": {}, "seconds": 1.5}
-    Path("records").write_text("".join(json.dumps({**line, "accuracies": {str(j): 90.5 + j}}) + "\n" for j in range(9)))
-
-
-def _place(kind: str, content: bytes) -> None:
-    """Put a damaged file where the request looks for it."""
-    from PIL import Image
-
-    from dclib.run import sets
-
-    sets.load.cache_clear()
-    if "npz" in kind:
-        Path("hurt.npz").write_bytes(content)
-    elif "sets" in kind:
-        Path("hurt").write_bytes(content)
-    elif "checkpoints" in kind:
-        Path("made.checkpoint").write_bytes(content)
-    elif "png" in kind:
-        for split in ("train", "test"):
-            for c in "ab":
-                Path("hurt", split, c).mkdir(parents=True, exist_ok=True)
-                Image.fromarray(np.full((8, 8), 40 * (c == "a"), np.uint8)).save(Path("hurt", split, c, "0.png"))
-        Path("hurt", "train", "b", "1.png").write_bytes(content)
-    else:
-        shutil.rmtree("hurt", ignore_errors=True)
-        Path("hurt", "smoke").mkdir(parents=True)
-        Path("hurt", "smoke", "networks.jsonl").write_bytes(content)
-
-
-def _clear() -> None:
-    for path in (*Path().glob("made*"), *Path().glob("hurt*"), *Path().glob(".made*")):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+            yield Case(f"damaged {kind}", f"mutation {i}", came)
 
 
 def _accuracies() -> dict[int, float]:
     from dclib.results import Store
 
-    return Store("hurt").accuracies("0123456789abcdef")
+    return Store("records").accuracies("0123456789abcdef")
 
 
 def _images() -> bytes:

@@ -21,6 +21,7 @@ def place(tmp_path_factory):
         yield folder
 
 
+@pytest.mark.slow
 def test_every_mistake_ends_in_one_sentence_that_names_it(place):
     cases = [*mishaps.mistakes(place)]
     assert mishaps.wrong(cases) == []
@@ -28,6 +29,7 @@ def test_every_mistake_ends_in_one_sentence_that_names_it(place):
     assert len(cases) == len({case.what for case in cases}) >= 200
 
 
+@pytest.mark.slow
 def test_damaged_files_are_refused_or_give_the_result_of_the_whole_one(place):
     cases = [*mishaps.damaged(5, random.Random(1))]
     assert mishaps.wrong(cases) == []
