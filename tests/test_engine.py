@@ -70,7 +70,7 @@ def test_a_gpu_is_taken_where_there_is_one(monkeypatch):
 THREADED = """
 import ctypes, threading
 import torch
-from dclib import engine
+from dclib.core import engine
 
 if not engine.tune_allocator():
     raise SystemExit(77)

@@ -12,7 +12,7 @@ from dclib.cli.main import main
 from dclib.core import condense, networks, train, trial
 from dclib.data.dataset import Dataset, assemble
 from dclib.data.formats import Raw
-from dclib.errors import SpecError
+from dclib.errors import Interrupted, SpecError
 from dclib.results import CondensedSet
 from dclib.spec import Condensation, MakeSet, Network, Training, full
 from dclib.spec.architectures import OwnNetwork
@@ -74,7 +74,7 @@ def test_it_condenses_and_resumes_to_the_same_images(what, made, tmp_path):
     whole = condense.condense(made, hyper, device="cpu", engine="eager").images
     asked = itertools.count()
     how = dict(device="cpu", engine="eager", checkpoint=tmp_path / "state")
-    with pytest.raises(condense.Interrupted):
+    with pytest.raises(Interrupted):
         condense.condense(made, hyper, **how, should_stop=lambda: next(asked) == 3)
     again = condense.condense(made, hyper, **how).images
     assert torch.equal(whole, again)

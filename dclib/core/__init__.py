@@ -1,1 +1,1 @@
-"""Algorithm 1 and stage T: networks, the matching of gradients, condensing, training; engines, checkpoints, a literal reference."""
+"""Algorithm 1 and stage T: networks, gradient matching, condensation, training, engines, checkpoints, and a literal reference."""

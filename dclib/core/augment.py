@@ -1,8 +1,8 @@
-"""Augmentation while a network is trained on a small set (stage T); condensing uses none of it.
+"""Augmentation while a network is trained on a small set (stage T); condensation uses none.
 
-`augment` draws an operation for each image, then the operations' numbers, all from the caller's CPU generator, and applies
-each operation to all its images at once, on their device. The operations themselves take the drawn numbers as arguments;
-`scale` agrees with nearest-neighbour `torch.nn.functional.interpolate`, `rotate` with `scipy.ndimage.rotate`.
+`augment` draws an operation for each image and then the operations' numbers, all from the caller's CPU generator. It applies each
+operation to all its images at once, on their device. The functions of the operations take the drawn numbers as arguments; `scale`
+agrees with nearest-neighbour `torch.nn.functional.interpolate`, and `rotate` with `scipy.ndimage.rotate`.
 """
 
 from collections.abc import Sequence
@@ -32,10 +32,10 @@ def crop(images: Images, mean: Float[Tensor, "*n c 1 1"], offsets: Int[Tensor, "
 
 
 def scale(images: Images, factors: Float[Tensor, "2 n"]) -> Images:
-    """Resize each image by its factors (down, right) to nearest pixels; cut it, or surround it with zeros, to its old size."""
+    """Resize each image by its factors (down, right) to nearest pixels; crop it, or pad it with zeros, to its old size."""
     old = torch.tensor(images.shape[2:])[:, None]
     new = (factors * old).long().clamp(min=1)
-    canvas = new.amax(0).clamp(min=max(images.shape[2:]))  # the square in which the resized image is centred, then the cut
+    canvas = new.amax(0).clamp(min=max(images.shape[2:]))  # the side of the square that the resized image is centred in
     starts = ((canvas - old) // 2 - (canvas - new) // 2).to(images.device)[:, :, None]
     sides = new.to(images.device)[:, :, None]
     origins = ((_side(images, axis) + starts[axis]) * images.shape[2 + axis] // sides[axis] for axis in (0, 1))
@@ -43,14 +43,14 @@ def scale(images: Images, factors: Float[Tensor, "2 n"]) -> Images:
 
 
 def flip(images: Images, flipped: Bool[Tensor, " n"]) -> Images:
-    """Mirror the images marked in `flipped` from left to right."""
+    """Mirror the images that `flipped` marks from left to right."""
     return torch.where(flipped.to(images.device)[:, None, None, None], images.flip(3), images)
 
 
 def rotate(images: Images, mean: Float[Tensor, "*n c 1 1"], degrees: Int[Tensor, " n"]) -> Images:
     """Turn each image by -45 … 45 degrees about its centre by cubic splines.
 
-    Where the turned image does not reach, all channels have the same value, the mean of `mean`, as in the authors' code.
+    Pixels outside the turned image get the mean of `mean` in all channels, as in the authors' code.
     """
     height, width = images.shape[2:]
     kind = images.dtype, images.device
@@ -64,7 +64,7 @@ def rotate(images: Images, mean: Float[Tensor, "*n c 1 1"], degrees: Int[Tensor,
 
 
 def _coefficients(images: Images) -> Tensor:
-    """The images as coefficients of cubic splines; on a GPU by products in float64, for in float32 they might be in TF32."""
+    """Return the images as coefficients of cubic splines; on a GPU in float64, since float32 products may round to TF32."""
     exact = torch.float64 if images.is_cuda else images.dtype
     to_rows, to_columns = (_to_coefficients(side, exact, images.device) for side in images.shape[2:])
     return (to_rows @ images.to(exact) @ to_columns.T).to(images.dtype)
@@ -75,7 +75,7 @@ def _side(images: Images, axis: int) -> Int[Tensor, " side"]:
 
 
 def _pick(images: Images, rows: Int[Tensor, "n h"], columns: Int[Tensor, "n w"], fill: Tensor) -> Images:
-    """Return each image's pixels at `rows` × `columns`, with `fill` where these lie outside of it."""
+    """Return each image's pixels at `rows` × `columns`, and `fill` where these lie outside the image."""
     height, width = images.shape[2:]
     row, column = rows.clamp(0, height - 1), columns.clamp(0, width - 1)
     index = ((row * width)[:, :, None] + column[:, None]).view(len(images), 1, -1).expand(-1, images.shape[1], -1)
@@ -84,9 +84,9 @@ def _pick(images: Images, rows: Int[Tensor, "n h"], columns: Int[Tensor, "n w"],
 
 
 def _origins(degrees: Int[Tensor, " n"], height: int, width: int) -> Float[Tensor, "2 n 3"]:
-    """Return the affine maps from a pixel (row, column, 1) of the turned image to where (row, column) it comes from.
+    """Return the affine maps from a pixel (row, column, 1) of the turned image to its (row, column) in the image.
 
-    The turned image is rounded to whole pixels before its middle is cut out, so that the centre may move by half a pixel.
+    The turned image's size is rounded to whole pixels before its middle is cut out, so that the centre may move by half a pixel.
     """
     angle = torch.deg2rad(degrees.double())
     matrix = torch.stack((angle.cos(), angle.sin(), -angle.sin(), angle.cos())).view(2, 2, -1)
@@ -100,7 +100,7 @@ def _origins(degrees: Int[Tensor, " n"], height: int, width: int) -> Float[Tenso
 def _turns(
     degrees: Int[Tensor, " n"], height: int, width: int, dtype: torch.dtype, device: torch.device
 ) -> tuple[Float[Tensor, "n 4 hw 2"], Float[Tensor, "n 1 4 hw"], Bool[Tensor, "n 1 h w"]]:
-    """Return the places where `grid_sample` is to look for each pixel, their weights, and which pixels lie in the image."""
+    """Return the places where `grid_sample` samples for each pixel, their weights, and which pixels lie inside the image."""
     affine = _origins(degrees, height, width).to(device, dtype)[..., None]
     row, column = (torch.arange(side, dtype=dtype, device=device) for side in (height, width))
     row, column = row.repeat_interleave(width), column.repeat(height)
@@ -115,15 +115,15 @@ def _turns(
 
 @lru_cache(maxsize=4)
 def _every_turn(height: int, width: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Return `_turns` for -45 … 45 degrees, from which small images only pick."""
+    """Return `_turns` for all of -45 … 45 degrees, a table for small images."""
     return _turns(torch.arange(-DEGREES, DEGREES + 1), height, width, dtype, device)
 
 
 def _pairs(at: Float[Tensor, "2 n hw"], *sides: int) -> tuple[Float[Tensor, "2 n 2 hw"], Float[Tensor, "2 n 2 hw"]]:
     """Return the two places along each side whose weighted sum is the cubic B-spline at `at`, and their weights.
 
-    A place lies between two neighbouring coefficients, so that linear interpolation, at which `grid_sample` is fast, weighs
-    these against one another. Places count from -1 to 1 over the coefficients of `_to_coefficients`.
+    A place lies between two neighbouring coefficients, so that `grid_sample`'s linear interpolation weighs the two. Places count
+    from -1 to 1 over the coefficients of `_to_coefficients`.
     """
     base = at.floor()
     t = at - base
@@ -162,12 +162,14 @@ def _draw(operation: str, n: int, shape: tuple[int, ...], generator: Generator) 
 
 
 def _apply(operation: str, images: Images, mean: Float[Tensor, "n c 1 1"], numbers: Tensor) -> Images:
-    """Apply one operation to all images, each with numbers of its own."""
-    if operation in ("crop", "rotate"):
-        return {"crop": crop, "rotate": rotate}[operation](images, mean, numbers)
-    if operation in ("scale", "flip"):
-        return {"scale": scale, "flip": flip}[operation](images, numbers)
-    return images + numbers.to(images)
+    """Apply one operation to all images, each with its own numbers."""
+    if operation == "noise":
+        return images + numbers.to(images)
+    if operation == "crop":
+        return crop(images, mean, numbers)
+    if operation == "rotate":
+        return rotate(images, mean, numbers)
+    return scale(images, numbers) if operation == "scale" else flip(images, numbers)
 
 
 def augment(images: Images, operations: tuple[str, ...], generator: Generator) -> Images:
@@ -175,12 +177,12 @@ def augment(images: Images, operations: tuple[str, ...], generator: Generator) -
 
     Args:
         images: normalised, on any device; never changed in place.
-        operations: of "crop", "scale", "rotate", "noise", "flip" (left to right, with probability 1/2); empty for none.
+        operations: among "crop", "scale", "rotate", "noise" and "flip" (left to right, with probability 1/2); empty for none.
         generator: on the CPU, for every draw.
 
     Returns:
-        The augmented images; outside an image lies the batch's mean of the channel, for "rotate" that of all channels and for
-        "scale" zero.
+        The augmented images. Pixels outside an image get the channel's mean over the batch, for "rotate" the mean over all
+        channels, and for "scale" zero.
 
     Raises:
         SpecError: an unknown operation.
@@ -191,12 +193,15 @@ def augment(images: Images, operations: tuple[str, ...], generator: Generator) -
 def augment_each(
     batches: Float[Tensor, "k n c h w"], operations: tuple[str, ...], generators: Sequence[Generator]
 ) -> Float[Tensor, "k n c h w"]:
-    """Augment several batches at once, each with draws and a mean of its own: `augment` for each.
+    """Do for several batches at once what `augment` does for one, with draws and means of its own for each.
 
     Args:
         batches: k batches of n images.
         operations: as for `augment`.
         generators: one for each batch.
+
+    Returns:
+        The augmented batches.
 
     Raises:
         SpecError: an unknown operation.
@@ -219,7 +224,7 @@ def augment_each(
 
 
 def _plan(n: int, shape: tuple[int, ...], operations: tuple[str, ...], generator: Generator) -> tuple[Tensor, list[Tensor]]:
-    """Draw which operation each image of a batch gets, and for each operation the numbers of its images."""
+    """Draw the operation of each image of a batch, and for each operation the numbers of its images."""
     choice = torch.randint(len(operations), (n,), generator=generator)
     counts = choice.bincount(minlength=len(operations)).tolist()
     return choice, [_draw(name, count, tuple(shape), generator) for name, count in zip(operations, counts, strict=True)]

@@ -1,13 +1,12 @@
-"""How the work is executed: on which device, compiled or not, and in pieces of what size.
+"""Devices, engines and precisions: where and how the work is executed.
 
-No engine changes a result by more than the order of summation; a precision does, and is part of a run's key. `compiled` fuses
-what lies between the convolutions of a first-order pass (the real side of gradient matching, the network steps, stage T); the
-synthetic side is differentiated twice, which torch.compile cannot do, and stays eager under `vmap` over the classes. `captured`,
-on a GPU, replays whole steps as CUDA graphs and trains several networks of stage T as one.
+Engines change results only by the order of summation; a precision changes more, and is part of a run's key. `compiled` passes
+networks through torch.compile where first derivatives are enough: the real side of gradient matching, the network's steps and
+stage T. The synthetic side is differentiated twice, which torch.compile cannot do; it stays eager, under `vmap` over the classes.
+`captured`, on a GPU, replays whole steps as CUDA graphs and trains several networks of stage T as one.
 """
 
 import ctypes
-import importlib
 import logging
 import platform
 import shutil
@@ -24,14 +23,17 @@ from ..errors import SpecError, first_line, one_of
 log = logging.getLogger("dclib")
 
 ENGINES = ("auto", "eager", "compiled", "captured")
-CHUNK = 64  # images of one class that pass the network at a time on a CPU, so that activations stay in the cache
+CHUNK = 64  # images of one class that pass the network at a time on a CPU; their activations stay in the cache
 GPU_CHUNK = 256
-WARM_UP = 3  # runs of a function before it is captured, so that libraries have chosen their algorithms
-COMPILE_PAYS = 3000  # passes of some ten images each, below which compiling costs more than it saves
+WARM_UP = 3  # calls of a function before its capture, in which libraries choose their algorithms
+COMPILE_PAYS = 3000  # passes of ten images each; with fewer, compiling costs more than it saves
 
 
 def resolve_device(device: str) -> torch.device:
-    """Return the device that `device` names; "auto" is the first GPU, or the CPU where there is none.
+    """Return the device that a name stands for.
+
+    Args:
+        device: "cpu", "cuda", "cuda:1"; "auto" is the first GPU, or the CPU without one.
 
     Raises:
         SpecError: an unknown device, or CUDA asked for where there is none.
@@ -53,11 +55,10 @@ def resolve_device(device: str) -> torch.device:
 
 @cache
 def tune_allocator() -> bool:
-    """Keep freed memory in the process instead of handing it back to the system at every step; True if that was possible.
+    """Keep freed memory in the process instead of returning it to the system at every step; True if glibc allows it.
 
-    glibc returns each large buffer at once, so every step pays for fresh pages again (about a third of the time on two
-    cores). M_MMAP_MAX = 0 and the largest M_TRIM_THRESHOLD stop that, and M_ARENA_MAX = 1 lets lanes and workers, which are
-    threads, share the memory that is kept: their own arenas would be handed back. Other C libraries are left alone.
+    glibc returns each large buffer at once, so that every step pays for new pages (about a third of the time on two cores).
+    M_MMAP_MAX = 0 and the largest M_TRIM_THRESHOLD stop that. M_ARENA_MAX = 1 lets all threads share the memory that is kept.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
@@ -66,17 +67,20 @@ def tune_allocator() -> bool:
 
 
 def has_compiler() -> bool:
-    """Whether a C++ compiler is there for torch.compile to use on the CPU."""
+    """Whether there is a C++ compiler, which torch.compile needs on the CPU."""
     return shutil.which("g++") is not None or shutil.which("clang++") is not None
 
 
 def choose(engine: str, device: torch.device, steps: int) -> str:
-    """Return "eager", "compiled" or "captured"; "auto" captures on a GPU, and compiles on the CPU where `steps` repay that.
+    """Choose the engine of a computation.
 
     Args:
-        engine: one of `ENGINES`.
+        engine: one of `ENGINES`. "auto" captures on a GPU, and on a CPU compiles if `steps` repay it.
         device: where the work will run.
-        steps: how many network passes (of some ten images each) are ahead.
+        steps: how many passes of ten images through the network the work takes.
+
+    Returns:
+        "eager", "compiled" or "captured".
 
     Raises:
         SpecError: "compiled" was asked for and there is no compiler, or "captured" without a GPU.
@@ -103,10 +107,15 @@ def chunk(device: torch.device) -> int:
 
 
 def prepare(network: nn.Module, engine: str, precision: str = "float32") -> Callable:
-    """Return the network's form for first-order passes, compiled or in bfloat16 as asked; it shares the parameters.
+    """Return a form of the network for first derivatives, which shares its parameters.
+
+    Args:
+        network: on its device.
+        engine: "compiled" compiles it, any other leaves it eager.
+        precision: "bfloat16" lets it compute in bfloat16.
 
     Raises:
-        SpecError: it is to be compiled for TF32, which not every torch from 2.9 on can.
+        SpecError: "compiled" with precision "tf32", which not every torch from 2.9 on can.
     """
     if (engine, precision) == ("compiled", "tf32"):
         raise SpecError("precision 'tf32' goes with the engines captured and eager, not with compiled: use engine=captured")
@@ -114,22 +123,22 @@ def prepare(network: nn.Module, engine: str, precision: str = "float32") -> Call
     if engine != "compiled":
         return forward
     torch._dynamo.config.cache_size_limit = max(64, torch._dynamo.config.cache_size_limit)
-    _load_extensions_quietly()
+    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it warns of a CUDA toolkit without a GPU
     return torch.compile(forward)
 
 
 def _in_bfloat16(network: nn.Module) -> Callable:
-    """Let convolutions and matrix products work in bfloat16; parameters, gradients, norms and the loss stay in float32."""
+    """Compute convolutions and matrix products in bfloat16; parameters, gradients, norms and the loss stay in float32."""
 
     def forward(x: Tensor) -> Tensor:
-        with torch.autocast(x.device.type, torch.bfloat16, cache_enabled=False):  # a cache would outlive a captured step
+        with torch.autocast(x.device.type, torch.bfloat16, cache_enabled=False):  # a cache would survive a captured step
             return network(x.contiguous(memory_format=torch.channels_last)).float()
 
     return forward
 
 
 def dtype(precision: str) -> torch.dtype:
-    """The type of images and parameters at a precision."""
+    """Return the type of images and parameters at a precision."""
     return torch.float64 if precision == "float64" else torch.float32
 
 
@@ -161,10 +170,10 @@ def descend(
 
 @contextmanager
 def arithmetic(precision: str, device: torch.device) -> Iterator[None]:
-    """Let a GPU's convolutions and matrix products round to TF32 where that was asked for, and never else.
+    """Let a GPU round to TF32 in convolutions and matrix products, at precision "tf32" and never otherwise.
 
     Raises:
-        SpecError: TF32 was asked for and the device is not a GPU.
+        SpecError: precision "tf32" on a device that is not a GPU.
     """
     if precision == "tf32" and device.type != "cuda":
         raise SpecError(f"precision 'tf32' is a GPU's and the device is {device}: use float32")
@@ -189,18 +198,18 @@ def computes_bfloat16() -> bool:
 
 
 class Captured:
-    """A function without arguments on tensors that stay in place, captured as a CUDA graph at its first call and replayed.
+    """A function that its first call captures as a CUDA graph and every call replays.
 
     Args:
-        function: reads and changes tensors in place, draws nothing at random, and asks no tensor for its value.
-        state: the tensors that it changes, so that warming up leaves no trace.
+        function: takes no arguments, reads and changes tensors in place, draws nothing at random, and asks no tensor for its value.
+        state: the tensors that the function changes, which are put back after it has warmed up.
     """
 
     def __init__(self, function: Callable[[], Any], state: Sequence[Tensor]):
         self.function, self.state, self.graph, self.result = function, state, None, None
 
     def __call__(self) -> Any:
-        """Replay the function, and return the tensors it returned when it was captured, with their new values."""
+        """Replay the function; return the tensors that it returned at its capture, with their new values."""
         if self.graph is None:
             self._capture()
         self.graph.replay()
@@ -209,7 +218,7 @@ class Captured:
     def _capture(self) -> None:
         kept = [tensor.detach().clone() for tensor in self.state]
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.device(self.state[0].device):  # else the streams would be the first GPU's
+        with torch.cuda.device(self.state[0].device):  # otherwise the streams belong to the first GPU
             try:
                 self._warm_up()
                 with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
@@ -230,16 +239,3 @@ class Captured:
             for _ in range(WARM_UP):
                 self.function()
         torch.cuda.current_stream().wait_stream(side)
-
-
-@cache
-def _load_extensions_quietly() -> None:
-    """Import what torch.compile would import later, without its warning that CUDA's toolkit is there and no GPU is."""
-    logger, mute = logging.getLogger("torch.utils.cpp_extension"), lambda record: "No CUDA runtime" not in record.getMessage()
-    logger.addFilter(mute)
-    try:
-        importlib.import_module("torch.utils.cpp_extension")
-    except ImportError:
-        log.debug("torch.utils.cpp_extension cannot be imported")  # without setuptools; then torch.compile does without it, too
-    finally:
-        logger.removeFilter(mute)

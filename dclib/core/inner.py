@@ -171,19 +171,19 @@ class InnerStep:
 
 
 def has_batch_norm(network: nn.Module) -> bool:
-    """Whether the network has a batch norm, whose statistics must be set before each step."""
+    """Whether the network has batch norm, whose statistics must be set before each step."""
     return any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in network.modules())
 
 
 @torch.no_grad()
 def set_statistics(network: nn.Module, batches: list[Tensor], mode: str) -> None:
-    """Estimate batch norm's mean and variance from real images (appendix A); the caller freezes them by `eval()`.
+    """Estimate batch norm's mean and variance from real images (appendix A); the caller freezes them with `eval()`.
 
     Args:
         network: in training mode.
-        batches: real images of each class, drawn at random, up to as many as `STATISTICS` says.
-        mode: "true": their statistics; "code": as the authors' code does it, one update at momentum 0.1, so that most of the
-            initial mean 0 and variance 1 remains.
+        batches: for each class up to `STATISTICS[mode]` real images, drawn at random.
+        mode: "true" takes their statistics. "code" does what the authors' code does: one update at momentum 0.1, which keeps most
+            of the initial mean 0 and variance 1.
     """
     norms = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     momenta = [m.momentum for m in norms]

@@ -1,12 +1,12 @@
-"""Work side by side on a CPU: one thread of Python for each core, and within it one for each operation.
+"""Lanes: on a CPU, independent pieces of work run side by side, each in a Python thread whose operations use one core.
 
-torch spreads every operation over all cores and waits for the slowest at its end. Small batches have many short operations, so
-that much of the time is waiting and data move between cores; pieces that do not depend on each other (classes, parts of a
-batch, networks) are done sooner one on each core. On a GPU, or with one thread, there is one lane, which is the caller.
+torch spreads every operation over all cores and waits for the slowest. The operations of small batches are so short that most of
+the time goes into waiting and into moving data between cores; independent pieces (classes, parts of a batch, networks) finish
+sooner with one core each. On a GPU, or with one thread, there is one lane: the caller's thread.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 def count(device: torch.device) -> int:
-    """How many lanes there are: on a CPU as many as torch has threads, else one."""
+    """Return the number of lanes: on a CPU the number of torch's threads, on a GPU one."""
     return torch.get_num_threads() if device.type == "cpu" else 1
 
 
@@ -28,15 +28,15 @@ def _pool(lanes: int) -> ThreadPoolExecutor:
 def each(
     function: Callable[[Any], Any], items: Iterable[Any], lanes: int, give_up: Callable[[], None] = lambda: None
 ) -> Iterator[Any]:
-    """Call a function with each item, as many at a time as there are lanes, and yield what it returns in the items' order.
+    """Call a function with each item, in all lanes at a time, and yield its results in the order of the items.
 
-    No call begins before there is a lane for it, so that a caller who gives up waits for those that run and no others.
+    A call begins only when a lane is free, so that a caller who gives up waits for the running calls and for no others.
 
     Args:
-        function: leaves alone what other calls use, and draws from generators of its own only.
-        items: what it is called with, one by one.
-        lanes: from `count`; one, and it is called here.
-        give_up: called when the caller wants no more results or an error comes up; tells the calls that still run to end.
+        function: changes nothing that other calls use, and draws only from its own generators.
+        items: its arguments, one for each call.
+        lanes: from `count`; with one lane the function is called in this thread.
+        give_up: called on an error, or when the caller wants no more results; it tells running calls to end.
     """
     if lanes == 1:
         yield from map(function, items)
@@ -51,15 +51,10 @@ def each(
         give_up()
         raise
     finally:
-        _settle(running)
-
-
-def _settle(running: Sequence[Future]) -> None:
-    """Wait for what still runs, so that nobody is at work on tensors that the caller takes back."""
-    for future in running:
-        future.cancel() or future.exception()
+        for future in running:  # wait, so that no call works on tensors that the caller takes back
+            future.cancel() or future.exception()
 
 
 def parts(x: Tensor, lanes: int) -> list[Tensor]:
-    """Cut a batch into as many parts as there are lanes, or fewer where it is small."""
+    """Cut a batch into one part for each lane, or fewer if it is small."""
     return list(x.tensor_split(max(1, min(lanes, len(x)))))

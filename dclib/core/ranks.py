@@ -1,8 +1,8 @@
 """The processes that share one condensation: each matches the gradients of its own classes (torch.distributed).
 
-The classes are independent within a step of Algorithm 1, so each process, or rank, computes the gradient of its share of the
-images; the sum over the ranks puts the shares together. The training of the network, which needs all images, is done by every
-rank alike. Started by `torchrun`; without it there is one rank and nothing is exchanged.
+The classes are independent within a step of Algorithm 1, so each process, or rank, computes the gradient by the images of its
+classes, and the gradients are summed over the ranks. Every rank trains the network, which needs all images, on its own. `torchrun`
+starts the ranks; without it there is one rank and nothing is exchanged.
 """
 
 import os
@@ -37,12 +37,12 @@ class Ranks:
             dist.all_reduce(tensor.detach())
 
     def copy(self, tensors: Iterable[Tensor]) -> None:
-        """Replace each tensor by that of rank 0, so that rounding cannot drive the ranks apart; no gradient passes through it."""
+        """Replace each tensor by that of rank 0, so that rounding cannot separate the ranks; no gradient passes through it."""
         for tensor in tensors if self.count > 1 else ():
             dist.broadcast(tensor.detach(), 0)
 
     def share(self, thing: Any) -> Any:
-        """Return what rank 0 gives: any plain data."""
+        """Return what rank 0 passes here, which may be any plain data."""
         if self.count == 1:
             return thing
         box = [thing]
@@ -50,7 +50,7 @@ class Ranks:
         return box[0]
 
     def any(self, flag: bool) -> bool:
-        """Whether a rank says so; all of them get the same answer."""
+        """Return on every rank whether the flag is True on any rank."""
         if self.count == 1:
             return flag
         where = "cuda" if dist.get_backend() == "nccl" else "cpu"
@@ -64,7 +64,7 @@ ALONE = Ranks()
 
 @contextmanager
 def joined(device: str) -> Iterator[tuple[Ranks, str]]:
-    """Join the ranks that `torchrun` has started, and give this one and its device: a GPU of its own where there are any.
+    """Join the ranks that `torchrun` started; yield this rank and its device, a GPU of its own if there are GPUs.
 
     Args:
         device: "auto", "cpu" or "cuda".

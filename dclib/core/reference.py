@@ -1,7 +1,7 @@
-"""Algorithm 1 to the letter: one loop inside another, as the paper prints it, with nothing done to make it fast; and stage T.
+"""Algorithm 1 to the letter, one loop inside another as the paper prints it, with nothing done to make it fast; and stage T.
 
-It is the oracle for every faster way (the tests compare loss and image gradient in float64) and the baseline of the
-benchmarks. It shares with them only what is data: the networks, and which real images each step draws.
+It is the oracle for the fast code (the tests compare loss and image gradient in float64) and the baseline of the benchmarks. The
+two share only the networks and the draws of real images.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ from . import networks
 
 
 def distance(real: list[Tensor], synthetic: list[Tensor], kind: str = "layerwise") -> Tensor:
-    """Eqs. 9-10, or one of their rivals, row by row as printed."""
+    """Eqs. 9-10, or one of the two rivals of Table T7, row by row as printed."""
     if kind == "euclidean":
         return sum(((A - B) ** 2).sum() for A, B in zip(real, synthetic, strict=True))
     if kind == "cosine":
@@ -43,7 +43,7 @@ def class_loss(network: nn.Module, x_real: Tensor, x_synthetic: Tensor, label: i
 
 
 def mixed_loss(network: nn.Module, real: list[Tensor], S: Tensor, kind: str = "layerwise") -> Tensor:
-    """D(∇_θ L^S, ∇_θ L^T) over all classes at once, the real images of each in a list: the paper found this slower."""
+    """D(∇_θ L^S, ∇_θ L^T) over all classes at once, which the paper found slower; `real` lists each class's real images."""
     parameters, labels = list(network.parameters()), torch.arange(len(S), device=S.device)
     y_real = torch.cat([label.expand(len(x)) for label, x in zip(labels, real, strict=True)])
     g_real = torch.autograd.grad(F.cross_entropy(network(torch.cat(real)), y_real), parameters)
@@ -54,10 +54,10 @@ def mixed_loss(network: nn.Module, real: list[Tensor], S: Tensor, kind: str = "l
 def condense(dataset: Dataset, hyper: Condensation, seed: int = 0, device: str = "cpu") -> Tensor:
     """Run Algorithm 1 and return S, normalised images of shape (classes, ipc, channels, height, width).
 
-    Networks with batch norm need their statistics set first (see `inner.set_statistics`); this plain loop is for the others.
+    It is not for networks with batch norm, which need their statistics set first (see `inner.set_statistics`).
 
     Raises:
-        SpecError: `init`, `patience` or `precision` ask for more than the printed algorithm has.
+        SpecError: `init`, `patience` or `precision` have values that the printed algorithm does not have.
     """
     h = hyper.resolve()
     if h.init != "noise" or h.patience:
@@ -75,7 +75,7 @@ def condense(dataset: Dataset, hyper: Condensation, seed: int = 0, device: str =
 
 
 def outer_step(dataset: Dataset, h: Condensation, seed: int, k: int, S: Tensor, opt_S: torch.optim.Optimizer) -> None:
-    """The body of the loop over k: a fresh network, T inner steps along its training."""
+    """The body of the loop over k: a new network, and T inner steps along its training."""
     network = networks.build(h.network, **dataset.shape, seed=network_seed(seed, k), stage="condense")  # θ_0 ~ P_θ0
     network = network.to(S.device, S.dtype)
     opt_theta = torch.optim.SGD(network.parameters(), lr=h.network_lr, momentum=h.network_momentum)  # η_θ
@@ -94,7 +94,7 @@ def outer_step(dataset: Dataset, h: Condensation, seed: int, k: int, S: Tensor, 
 
 
 def network_seed(seed: int, k: int) -> int:
-    """The seed of the network drawn at outer step k."""
+    """Return the seed of the network that outer step k draws."""
     return generator(seed, "network", k).initial_seed()
 
 
@@ -149,7 +149,7 @@ def augment(images: np.ndarray, operations: tuple[str, ...], draw: np.random.Gen
 
 
 def crop(image: np.ndarray, mean: np.ndarray, down: int, right: int) -> np.ndarray:
-    """Pad an image by 4 pixels of the channels' means and cut it out at an offset."""
+    """Pad an image by 4 pixels of the channels' means and crop it at an offset."""
     c, h, w = image.shape
     padded = np.empty((c, h + 8, w + 8), image.dtype)
     padded[:] = np.asarray(mean).reshape(c, 1, 1)
@@ -171,7 +171,7 @@ def scale(image: np.ndarray, vertical: float, horizontal: float) -> np.ndarray:
 
 
 def rotate(image: np.ndarray, mean: np.ndarray, degrees: int) -> np.ndarray:
-    """Turn an image by cubic splines, the mean of all channels outside of it, and cut its old size out of the middle."""
+    """Turn an image by cubic splines, with the mean of all channels outside it, and cut its old size out of the middle."""
     out, fill = [], np.mean(mean)
     for channel in image:
         h, w = channel.shape

@@ -1,8 +1,8 @@
-"""Do weights trained on S follow those trained on T? The ground for the paper's approximation (Sec. 2.3), measured.
+"""Do weights trained on S follow those trained on T? A measurement of the paper's approximation (Sec. 2.3).
 
-The paper replaces θ^T_t by θ^S_t in its objective since it found D(θ^S_t, θ^T_t) close to zero along training. Here two networks
-start from the same θ_0; one is trained on S, the other on real images, by the same rule; after each step their weights are
-compared, and, since θ_0 is most of both, also what each has added to θ_0.
+The paper replaces θ^T_t by θ^S_t in its objective, as it found D(θ^S_t, θ^T_t) close to zero along training. Here two networks
+start from the same θ_0; one is trained on S, the other on real images, by the same rule. After each step their weights are
+compared, and also what each has added to θ_0, since θ_0 is most of both.
 """
 
 from collections.abc import Mapping
@@ -25,14 +25,14 @@ def side_by_side(
 
     Args:
         dataset: T.
-        sets: normalised images by name, each trained on as a whole, so long as it is no larger than `network_batch`.
-        hyper: the network, η_θ and its momentum, and how many real images of each class a step on T sees.
+        sets: normalised images by name; a step takes at most `network_batch` of them.
+        hyper: its network, η_θ with its momentum, and `real_batch`, the real images of each class in a step on T, count.
         seed: of θ_0 and of the draws.
         steps: of SGD.
 
     Returns:
-        For each set, step by step, D(θ^S, θ^T) and D(θ^S - θ_0, θ^T - θ_0), both by Eq. 10 as a mean
-        over rows: 0 where all point the same way, 1 where they have nothing in common.
+        For each set the lists of D(θ^S, θ^T) and D(θ^S - θ_0, θ^T - θ_0) after each step, both by Eq. 10 as a mean over rows:
+        0 if all point the same way, 1 if they are orthogonal.
     """
     hyper = hyper.resolve()
     start, target = trajectory(dataset, None, hyper, seed, steps)
@@ -40,7 +40,8 @@ def side_by_side(
     for name, images in sets.items():
         path = trajectory(dataset, images, hyper, seed, steps)[1]
         weights = [mean_distance(a, b) for a, b in zip(target, path, strict=True)]
-        added = [mean_distance(_less(a, start), _less(b, start)) for a, b in zip(target, path, strict=True)]
+        moved = [[torch._foreach_sub(weights, start) for weights in one] for one in (target, path)]
+        added = [mean_distance(a, b) for a, b in zip(*moved, strict=True)]
         found[name] = weights, added
     return found
 
@@ -48,22 +49,22 @@ def side_by_side(
 def trajectory(
     dataset: Dataset, images: Float[Tensor, "classes ipc c h w"] | None, hyper: Condensation, seed: int, steps: int
 ) -> tuple[list[Tensor], list[list[Tensor]]]:
-    """θ_0, and the weights after each step of SGD on S, or on real images where `images` is None."""
+    """Return θ_0 and the weights after each step of SGD on `images`, or on real images if None."""
     network = networks.build(hyper.network, **dataset.shape, seed=network_seed(seed, 0), stage="condense")
     network = network.to(dataset.x_train.device)
     optimiser = torch.optim.SGD(network.parameters(), lr=hyper.network_lr, momentum=hyper.network_momentum)
-    start, path = _copy(network), []
+    path = [[p.detach().clone() for p in network.parameters()]]
     for t in range(steps):
         x, y = _batch(dataset, images, hyper, seed, t)
         optimiser.zero_grad()
         F.cross_entropy(network(x), y).backward()
         optimiser.step()
-        path.append(_copy(network))
-    return start, path
+        path.append([p.detach().clone() for p in network.parameters()])
+    return path[0], path[1:]
 
 
 def _batch(dataset: Dataset, images: Tensor | None, hyper: Condensation, seed: int, t: int) -> tuple[Tensor, Tensor]:
-    """The images of step t with their labels: of S so many as `network_batch`, shuffled; of T the same number of each class."""
+    """Return the images of step t and their labels: shuffled from S, or as many real images of each class."""
     if images is None:
         drawn = [dataset.draw(c, hyper.real_batch, generator(seed, "real", 0, t, c)) for c in range(dataset.classes)]
         which = torch.cat(drawn)
@@ -73,18 +74,10 @@ def _batch(dataset: Dataset, images: Tensor | None, hyper: Condensation, seed: i
     return images.flatten(0, 1)[order], labels[order]
 
 
-def mean_distance(a: list[Tensor], b: list[Tensor]) -> float:
-    """The mean over rows of 1 - cos: Eq. 10 without its ε, which would hide small steps, and without rows of zeros."""
+def mean_distance(a: matching.Gradients, b: matching.Gradients) -> float:
+    """Return the mean over rows of 1 - cos: Eq. 10 without rows of zeros, and without its ε, which would hide small steps."""
     pairs = [(matching.rows(x).double(), matching.rows(y).double()) for x, y in zip(a, b, strict=True) if x.ndim > 1]
     products = torch.cat([x.norm(dim=1) * y.norm(dim=1) for x, y in pairs])
     inner = torch.cat([(x * y).sum(1) for x, y in pairs])
     moved = products > 0
     return float((1 - inner[moved] / products[moved]).mean()) if moved.any() else 0.0
-
-
-def _less(weights: list[Tensor], start: list[Tensor]) -> list[Tensor]:
-    return [w - s for w, s in zip(weights, start, strict=True)]
-
-
-def _copy(network: torch.nn.Module) -> list[Tensor]:
-    return [p.detach().clone() for p in network.parameters()]
