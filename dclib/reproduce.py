@@ -239,22 +239,14 @@ def check_records(datasets: Sequence[str] | None, store: Store) -> None:
 
 def as_list(value: Given) -> list | None:
     """Read a list parameter: None is the whole grid; papermill's -p gives text, also of a list in brackets, or a number."""
-    if isinstance(value, str) and value.strip()[:1] + value.strip()[-1:] in ("[]", "()"):
-        value = _bracketed(value.strip())
-    if value is None or isinstance(value, list | tuple):
-        return value if value is None else list(value)
+    if isinstance(value, str) and (text := value.strip())[:1] + text[-1:] in ("[]", "()"):
+        try:
+            value = ast.literal_eval(text)  # as Python or JSON write it
+        except (ValueError, SyntaxError):
+            value = text[1:-1]  # bare words
     if isinstance(value, str):
         return (value if ":" in value or "=" in value else value.replace(",", " ")).split()
-    return [value]
-
-
-def _bracketed(text: str) -> Given:
-    """The list that is written in brackets, as Python or JSON write it; of bare words the text between them."""
-    try:
-        found = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text[1:-1]
-    return list(found) if isinstance(found, list | tuple) else [found]
+    return list(value) if isinstance(value, list | tuple) else value if value is None else [value]
 
 
 def _whole(value: Given) -> int:

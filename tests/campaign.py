@@ -33,11 +33,11 @@ def start(output: Path) -> int:
     try:
         import torch
 
-        import dclib.core.condense
+        import dclib.core.resume
         from dclib.cli.main import main
 
         torch.set_num_threads(1)
-        dclib.core.condense.CHECKPOINT_SECONDS = 0.0
+        dclib.core.resume.CHECKPOINT_SECONDS = 0.0
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
             status = main([*REQUEST, "-o", str(output)])
     finally:

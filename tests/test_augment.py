@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from dclib.core import reference
-from dclib.core.augment import augment, crop, flip, rotate, scale
+from dclib.core.augment import augment, crop, rotate, scale
 from dclib.errors import SpecError
 from dclib.spec import AUGMENTATIONS
 
@@ -74,12 +74,6 @@ def test_rotation_fills_all_channels_with_one_mean(turned):
     np.testing.assert_allclose(found[0, :, 6, 6], [3.0, 0.0, 0.0], atol=1e-12)
 
 
-def test_flip_mirrors_the_marked_images():
-    images = pictures(3, (2, 5, 6))
-    got = flip(images, torch.tensor([True, False, True])).numpy()
-    assert np.array_equal(got, np.stack([images[0].numpy()[:, :, ::-1], images[1].numpy(), images[2].numpy()[:, :, ::-1]]))
-
-
 @pytest.mark.parametrize("operations", [*((name,) for name in AUGMENTATIONS), ("crop", "scale", "rotate"), ("crop", "noise")])
 def test_draws_follow_the_literal_versions_distribution(operations):
     """Means and variances of every pixel over many draws differ by no more than their own sampling error."""
@@ -116,20 +110,6 @@ def test_shapes_and_types_are_kept_and_the_input_is_left_alone(operation, shape,
     assert out.dtype == dtype
     assert out.isfinite().all()
     assert torch.equal(images, before)
-
-
-def test_the_generator_alone_decides():
-    images = pictures(10, (1, 28, 28)).float()
-    state = torch.get_rng_state()
-    a, b, c = (augment(images, ("crop", "scale", "rotate"), generator(seed)) for seed in (1, 1, 2))
-    assert torch.equal(a, b)
-    assert not torch.equal(a, c)
-    assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_no_operation_changes_nothing():
-    images = pictures(2, (1, 4, 4))
-    assert torch.equal(augment(images, (), generator()), images)
 
 
 def test_unknown_operation_is_refused():

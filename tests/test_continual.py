@@ -158,6 +158,7 @@ def test_the_memory_grows_by_a_tasks_share_when_it_is_learnt(tasks, sets, memory
         filled.append(sum(bool(images.any()) for images in work.memory))
     assert work.memory.shape == (3, 6, 3, 8, 8)
     assert filled == [0, 0, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3]
+    assert memory != "condense" or torch.equal(work.memory.view(3, 3, 2, 3, 8, 8), torch.stack(sets))
 
 
 def test_a_random_memory_holds_the_images_that_condensing_starts_from(tasks):
@@ -173,11 +174,6 @@ def test_herding_looks_at_the_network_that_has_just_learnt_the_task(tasks):
     ones = tasks[0].normalise(tasks[0].x_train[tasks[0].y_train == 1])
     features = work.network.features(ones).detach().double()
     torch.testing.assert_close(work.memory[0][2], ones[(features - features.mean(0)).norm(dim=1).argmin()])
-
-
-def test_condensed_sets_are_remembered_as_they_are(tasks, sets):
-    work = learnt(Continual(tasks, small(memory="condense"), 0, sets))
-    torch.testing.assert_close(work.memory, torch.stack([images.flatten(0, 1) for images in sets]))
 
 
 # --- test images
@@ -203,13 +199,6 @@ def test_each_stage_is_tested_on_what_is_learnt_so_far(tasks):
     assert [accuracy(work.network, few_tests(t, 5, generator(0, "test", j))) for j, t in enumerate(tasks)] == work.found[2].tolist()
 
 
-def test_the_tests_are_drawn_without_replacement_and_differ_between_seeds(tasks):
-    some, other = (few_tests(tasks[0], 7, generator(seed, "test", 0)) for seed in (0, 1))
-    assert len(some.y_test) == len(rows(some.x_test)) == 7
-    assert rows(some.x_test) <= rows(tasks[0].x_test)
-    assert rows(some.x_test) != rows(other.x_test)
-
-
 # --- repeating and going on
 
 
@@ -224,7 +213,7 @@ def test_same_seed_same_bits_and_the_first_task_does_not_know_the_memory(tasks, 
     assert condensed.losses[3:] != first.losses[3:]
 
 
-STOPS = [(0, "random"), (2, "random"), (3, "herding"), (5, "condense"), (6, "herding"), (7, "random"), (12, "herding")]
+STOPS = [(0, "random"), (2, "random"), (3, "herding"), (5, "condense"), (7, "random"), (12, "herding")]
 
 
 @pytest.mark.parametrize(("steps", "memory"), STOPS)

@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from dclib.core import condense, lanes, networks, train
+from dclib.core import condense, lanes, train
 from dclib.methods import full_training as whole
 from dclib.spec import Condensation, ConvNet, Training, WholeTraining
 
@@ -27,19 +27,10 @@ def test_results_come_in_order_and_no_more_work_than_lanes():
     assert max(most) == 2
 
 
-def test_one_lane_is_the_caller():
-    assert set(lanes.each(lambda i: threading.current_thread(), range(3), 1)) == {threading.current_thread()}
-
-
 def test_a_lane_has_one_thread_and_the_caller_keeps_its_own():
     before = torch.get_num_threads()
     assert list(lanes.each(lambda i: torch.get_num_threads(), range(4), 2)) == [1] * 4
     assert torch.get_num_threads() == before
-
-
-def test_a_gpu_has_one_lane():
-    assert lanes.count(torch.device("cuda")) == 1
-    assert lanes.count(torch.device("cpu")) == torch.get_num_threads()
 
 
 def test_an_error_ends_the_others_before_it_is_raised():
@@ -68,13 +59,6 @@ def test_a_caller_that_takes_no_more_ends_the_others():
     results.close()
     assert given_up.is_set()
     assert len(begun) <= 3
-
-
-@pytest.mark.parametrize(("count", "sizes"), [(5, [3, 2]), (2, [1, 1]), (1, [1])])
-def test_a_batch_is_cut_into_as_many_parts(count, sizes):
-    found = lanes.parts(torch.arange(count), 2)
-    assert [len(part) for part in found] == sizes
-    assert torch.equal(torch.cat(found), torch.arange(count))
 
 
 HYPERS = [dict(ipc=2), dict(ipc=2, network=ConvNet(width=4, depth=2, norm="batch")), dict(ipc=1, network_epochs=1)]
@@ -113,10 +97,3 @@ def test_networks_side_by_side_are_those_trained_one_after_the_other(made, monke
         found.append(train.evaluate(x, made.y_train, made, hyper, seeds=[5, 6, 7], device="cpu", engine="eager"))
     assert found[0] == found[1]
     assert len(set(found[0])) > 1
-
-
-def test_initial_weights_are_those_of_their_seed_whichever_lane_draws_them():
-    shape = dict(channels=1, classes=3, size=(8, 8))
-    draw = lambda seed: networks.build(THIN, **shape, seed=seed).classifier.weight.detach()  # noqa: E731
-    alone = [draw(seed) for seed in range(40)]
-    assert all(map(torch.equal, lanes.each(draw, range(40), 4), alone))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dclib.cli.main import main
-from dclib.core.checkpoint import State, load_checkpoint, save_checkpoint, save_tensors
+from dclib.core.checkpoint import load_tensors, save_tensors
 from dclib.errors import FileError
 from dclib.results import CondensedSet, Store
 from dclib.results.merge import merge_into
@@ -49,8 +49,9 @@ def add_networks(store, accuracies, run=RUN, started="2026-01-02", data="data"):
 
 
 def add_checkpoint(store, k, key=SET.key, engine="eager"):
-    state = State(torch.full((2, 1, 1, 4, 4), float(k)), torch.zeros(2, 1, 1, 4, 4), k, [1.0] * k, 1.0)
-    save_checkpoint(store.checkpoint_path("paper", key), state, identity(engine))
+    tensors = {"images": torch.full((2, 1, 1, 4, 4), float(k)), "velocity": torch.zeros(2, 1, 1, 4, 4)}
+    about = {"k": k, "losses": [1.0] * k, "seconds": 1.0}
+    save_tensors(store.checkpoint_path("paper", key), tensors, about, identity(engine))
 
 
 def add_whole(store, accuracies, started="2026-01-02", record=True):
@@ -187,7 +188,7 @@ def test_checkpoints_come_where_the_run_is_not_finished_and_theirs_is_further(he
     found = merged(here, there)
     assert found.checkpoints == 2
     for key, k in {"behind": 7, "ahead": 9, "new": 0}.items():
-        assert load_checkpoint(here.checkpoint_path("paper", key), identity(), torch.device("cpu")).k == k
+        assert load_tensors(here.checkpoint_path("paper", key), identity(), set())[1]["k"] == k
     assert not here.checkpoint_path("paper", SET.key).exists(), "it is finished here"
     assert found.refused == [f"{damaged} is a damaged checkpoint and is left out: fetch it again"]
     assert found.differences == [

@@ -8,23 +8,13 @@ import pytest
 import torch
 
 from dclib.core import condense, ranks
-from dclib.core.ranks import ALONE, Ranks
+from dclib.core.ranks import Ranks
 from dclib.errors import SpecError
 from dclib.results import CondensedSet
 from dclib.spec import Condensation, ConvNet
 
 REQUEST = ["condense", "digits", "--network", "ConvNet:width=4,depth=2,norm=batch", "--real-batch", "8", "--device", "cpu"]
 REQUEST += ["--ipc", "2", "-K", "2", "--network-epochs", "2", "--precision", "float64", "--engine", "eager"]
-
-
-def test_alone_nothing_is_exchanged():
-    tensor = torch.ones(2)
-    ALONE.add(tensor)
-    ALONE.copy([tensor])
-    assert torch.equal(tensor, torch.ones(2))
-    assert ALONE.share("x") == "x"
-    assert ALONE.any(True) is True
-    assert ALONE.any(False) is False
 
 
 def test_the_shares_add_up_to_the_whole(made):

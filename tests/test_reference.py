@@ -136,19 +136,6 @@ def test_training_the_network_is_sgd_with_momentum_over_the_whole_set(made):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-14)
 
 
-def test_the_result_is_a_set_of_that_shape_and_the_global_state_is_left_alone(made):
-    state = torch.random.get_rng_state()
-    S = reference.condense(made, small(ipc=2, network_epochs=1))
-    assert S.shape == (3, 2, 1, 8, 8)
-    assert S.dtype == torch.float64
-    assert not S.requires_grad
-    assert torch.equal(torch.random.get_rng_state(), state)
-
-
-def test_each_outer_step_draws_another_network():
-    assert len({reference.network_seed(seed, k) for seed in range(3) for k in range(50)}) == 150
-
-
 @pytest.mark.parametrize("changes", [dict(init="real"), dict(patience=3), dict(precision="bfloat16")], ids=str)
 def test_what_the_literal_algorithm_lacks_is_refused(made, changes):
     with pytest.raises(SpecError, match=str(next(iter(changes.values())))):

@@ -46,24 +46,16 @@ def unpack(path, folder):
     return inside
 
 
-def test_made_twice_the_bytes_are_the_same(store, tmp_path):
+def test_made_twice_the_bytes_are_the_same_and_the_sums_cover_them(store, tmp_path):
     first = release(store, tmp_path / "a")
     for path in store.root.rglob("*.safetensors"):  # newer, with the same content
         path.write_bytes(path.read_bytes())
-    second = release(Store(store.root), tmp_path / "b")
-    assert first.read_bytes() == second.read_bytes()
-    assert re.fullmatch(r"dclib-sets-\d+\.\d+\.\d+\.zip", first.name)
-
-
-def test_the_sums_verify_and_cover_every_file(store, tmp_path):
-    inside = unpack(release(store, tmp_path), tmp_path / "x")
-    lines = (inside / "SHA256SUMS").read_text().splitlines()
-    sums = {name: digest for digest, name in (line.split("  ") for line in lines)}
-    files = {str(p.relative_to(inside)) for p in inside.rglob("*") if p.is_file()}
-    assert files == {"SHA256SUMS", *sums}
+    assert first.read_bytes() == release(Store(store.root), tmp_path / "b").read_bytes()
+    inside = unpack(first, tmp_path / "x")
+    sums = dict(reversed(line.split("  ")) for line in (inside / "SHA256SUMS").read_text().splitlines())
+    assert {str(p.relative_to(inside)) for p in inside.rglob("*") if p.is_file()} == {"SHA256SUMS", *sums}
     assert all(hashlib.sha256((inside / name).read_bytes()).hexdigest() == digest for name, digest in sums.items())
-    kinds = sorted(name.rpartition(".")[2] for name in sums)
-    assert kinds == ["md", "png", "png", "safetensors", "safetensors"]
+    assert sorted(name.rpartition(".")[2] for name in sums) == ["md", "png", "png", "safetensors", "safetensors"]
     assert all((inside / name).read_bytes().startswith(b"\x89PNG") for name in sums if name.endswith("png"))
 
 
@@ -81,7 +73,7 @@ def test_the_card_says_where_each_set_comes_from(store, tmp_path):
     assert "**SVHN**" not in card
 
 
-def test_the_card_leaves_out_what_a_mend_has_changed(store, tmp_path):
+def test_the_card_leaves_out_what_a_correction_has_changed(store, tmp_path):
     """Networks whose coloured images were rotated by an older rule are recorded, and answer for nothing."""
     cell = dataclasses.replace(CELLS[0], dataset="cifar10", network="AlexCifarNet", test_network="AlexCifarNet")
     add(store, cell, (80.0,))
@@ -97,7 +89,6 @@ def test_the_card_leaves_out_what_a_mend_has_changed(store, tmp_path):
 def test_the_cards_lines_read_a_set_without_dclib(store, tmp_path, monkeypatch):
     inside = unpack(release(store, tmp_path), tmp_path / "x")
     (code,) = re.findall(r"```python\n(.+?)```", (inside / "CARD.md").read_text(), re.S)
-    assert len(code.split("\n")) <= 8
     assert "dclib" not in re.sub(r'"[^"]*"', "", code)
     monkeypatch.chdir(inside)
     names = {}
@@ -123,7 +114,7 @@ def test_what_is_not_as_recorded_is_not_released(store, tmp_path, wrong):
         dataclasses.replace(made, key="0" * 16).save(path.with_stem("0" * 16))
     else:
         store = Store(tmp_path / "empty")
-    sentence = {"damaged": "damaged", "another": "is not the set that is recorded", "unrecorded": "no recorded run"}
+    sentence = {"damaged": "damaged", "another": "is not the recorded set", "unrecorded": "no recorded run"}
     with pytest.raises(FileError, match=sentence.get(wrong, "keeps no sets")):
         release(store, tmp_path / "x")
     assert not (tmp_path / "x").exists()

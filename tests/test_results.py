@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
 
-from dclib.core.checkpoint import State, load_checkpoint, save_checkpoint
+from dclib.core.checkpoint import load_tensors, save_tensors
 from dclib.errors import DataError, FileError
 from dclib.experiments import CROSS_ARCH, SMOKE
 from dclib.results import CondensedSet, Store, export, read_records, results_root, store
@@ -178,7 +178,7 @@ def save_others(folder: Path) -> dict[str, str]:
     (folder / "model.pkl").write_bytes(pickle.dumps(Stranger()))
     np.save(folder / "x.npy", np.zeros(3))
     safetensors.numpy.save_file({"w": np.zeros(3)}, folder / "model.safetensors")
-    save_checkpoint(folder / "set.checkpoint", State(torch.zeros(1, 1, 1, 2, 2), torch.zeros(1, 1, 1, 2, 2)), {"run": "ab"})
+    save_tensors(folder / "set.checkpoint", {"images": torch.zeros(1)}, {"k": 0, "losses": [], "seconds": 0.0}, {"run": "ab"})
     Image.new("L", (2, 2)).save(folder / "grid.png")
     kinds = {"set.npz": "an .npz archive", "model.pt": "torch.save", "old.pt": "torch.save", "model.pkl": "pickle"}
     kinds |= {"model.safetensors": "another program", "set.checkpoint": "a checkpoint of dclib's"}
@@ -186,7 +186,7 @@ def save_others(folder: Path) -> dict[str, str]:
 
 
 def test_a_good_file_of_another_kind_is_called_what_it_is(tmp_path):
-    kinds, read = save_others(tmp_path), lambda path: load_checkpoint(path, {"run": "ab"}, torch.device("cpu"))
+    kinds, read = save_others(tmp_path), lambda path: load_tensors(path, {"run": "ab"}, set())
     for name, kind in kinds.items():
         refused(name, kind, "not a condensed set", call=CondensedSet.load, path=tmp_path / name)
         with pytest.raises(FileError) as caught:

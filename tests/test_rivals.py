@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from dclib import experiments
-from dclib.errors import DataError, Interrupted, SpecError
+from dclib.errors import Interrupted, SpecError
 from dclib.experiments import CPU, GAN, MORE_BASELINES, ORS, PAPER, SMOKE, Cell, Preset
 from dclib.methods import gan
 from dclib.report.sentences import cost_sentence
 from dclib.results import CondensedSet, Store, table
 from dclib.results.merge import merge_into
-from dclib.run import compute, sets
+from dclib.run import compute
 from dclib.run.workers import Job, do
-from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, full, spell
+from dclib.spec import Condensation, ConvNet, MakeSet, Training, full, spell
 from dclib.spec.baselines import GanTraining, TrainGan, loss_summary
 
 THIN = ConvNet(width=4, depth=1)
@@ -119,14 +119,6 @@ def test_stopped_in_the_training_it_goes_on(runner, tmp_path):
     assert counts(runner.store) == {}
     runner.should_stop = lambda: False
     assert (runner.do(DRAWN).images == new(tmp_path / "whole").do(DRAWN).images).all()
-
-
-def test_a_gan_of_data_that_changed_is_refused(runner, make_dataset, monkeypatch):
-    runner.do(DRAWN)
-    for module in (compute, sets):
-        monkeypatch.setattr(module, "load", lambda name, *shape: make_dataset(10, 10, 10, seed=1))
-    with pytest.raises(DataError, match="made has changed since"):
-        again(runner).do(TrainNetworks(DRAWN, TESTED))
 
 
 def test_a_worker_gets_its_state_and_draws_the_same_images(runner, tmp_path):

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 import dclib.core.condense as algorithm
 from dclib.cli.main import main
-from dclib.core import engine, lanes, train
-from dclib.core.checkpoint import State, load_checkpoint, save_checkpoint
+from dclib.core import engine, lanes, resume, train
+from dclib.core.checkpoint import load_tensors, save_tensors
 from dclib.core.inner import InnerStep
 from dclib.errors import FileError, Interrupted
 from dclib.results import CondensedSet, Store
@@ -31,14 +31,13 @@ from dclib.support import files
 
 REQUEST = ("condense", "digits", "--image-size", "8", "--network", "ConvNet:width=8,depth=2", "-K", "12", "--real-batch", "8")
 REQUEST += ("-o", "set")
-CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
 def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DCLIB_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setattr(algorithm, "CHECKPOINT_SECONDS", 0.0)  # after each outer step
+    monkeypatch.setattr(resume, "CHECKPOINT_SECONDS", 0.0)  # after each outer step
     return tmp_path
 
 
@@ -105,7 +104,7 @@ def children(tmp_path_factory):
     for name, before in CHILDREN.items():
         folder = tmp_path_factory.mktemp("child")
         code = f"import os, signal, sys, time\nimport dclib.core.condense\nfrom dclib.cli.main import main\n{before}\n"
-        code += f"dclib.core.condense.CHECKPOINT_SECONDS = 0\nsys.exit(main({[*REQUEST, '--force']}))"
+        code += f"dclib.core.resume.CHECKPOINT_SECONDS = 0\nsys.exit(main({[*REQUEST, '--force']}))"
         (folder / "set").write_bytes(b"an older file")
         found[name] = folder, subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, cwd=folder)
     yield found
@@ -227,64 +226,63 @@ def test_any_interruptions_between_inner_steps_change_nothing(tmp_path_factory, 
 # --- checkpoints that cannot be used
 
 
-def a_state(seed=0) -> State:
-    draw = torch.Generator().manual_seed(seed)
-    images, velocity = (torch.randn(3, 1, 1, 4, 4, generator=draw) for _ in range(2))
-    return State(images, velocity, 2, [3.5, 2.5], 1.25)
+def tensors() -> dict[str, torch.Tensor]:
+    draw = torch.Generator().manual_seed(0)
+    return {name: torch.randn(3, 1, 1, 4, 4, generator=draw) for name in ("images", "velocity")}
 
 
+ABOUT = {"k": 2, "losses": [3.5, 2.5], "seconds": 1.25}
 IDENTITY = {"run": "ab12", "data": "cd34", "seed": 0, "engine": "eager"}
 
 
-def same(a: State, b: State) -> bool:
-    return torch.equal(a.images, b.images) and torch.equal(a.velocity, b.velocity) and (a.k, a.losses) == (b.k, b.losses)
+def reads_the_same(path: Path) -> bool:
+    found, about = load_tensors(path, IDENTITY, set(tensors()))
+    return about == ABOUT | IDENTITY and all(torch.equal(tensor, found[name]) for name, tensor in tensors().items())
 
 
 def test_a_checkpoint_is_read_back(place):
-    save_checkpoint(place / "c", a_state(), IDENTITY)
-    found = load_checkpoint(place / "c", IDENTITY, CPU)
-    assert same(found, a_state())
-    assert found.seconds == 1.25
+    save_tensors(place / "c", tensors(), ABOUT, IDENTITY)
+    assert reads_the_same(place / "c")
 
 
 @pytest.mark.parametrize("name", IDENTITY)
 def test_a_checkpoint_of_another_run_is_refused(place, name):
-    save_checkpoint(place / "c", a_state(), IDENTITY)
+    save_tensors(place / "c", tensors(), ABOUT, IDENTITY)
     advice = "go on with --engine eager, or delete it" if name == "engine" else "delete it or name another"
     with pytest.raises(FileError, match=rf"belongs to another run \(its {name} differ\): {advice}$"):
-        load_checkpoint(place / "c", IDENTITY | {name: "else"}, CPU)
+        load_tensors(place / "c", IDENTITY | {name: "else"}, set())
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_a_checkpoint_with_one_wrong_byte_is_refused_or_reads_the_same(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("byte") / "c"
-    save_checkpoint(path, a_state(), IDENTITY)
+    save_tensors(path, tensors(), ABOUT, IDENTITY)
     content = bytearray(path.read_bytes())
     content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
     path.write_bytes(content)
     try:
-        assert same(load_checkpoint(path, IDENTITY, CPU), a_state())
+        assert reads_the_same(path)
     except FileError as error:
         assert "\n" not in str(error)
 
 
 def test_a_checkpoint_cut_short_anywhere_is_refused(place):
-    save_checkpoint(place / "c", a_state(), IDENTITY)
+    save_tensors(place / "c", tensors(), ABOUT, IDENTITY)
     whole = (place / "c").read_bytes()
     for length in range(0, len(whole), 5):
         (place / "c").write_bytes(whole[:length])
         with pytest.raises(FileError, match="is damaged: delete it to start this run again"):
-            load_checkpoint(place / "c", IDENTITY, CPU)
+            load_tensors(place / "c", IDENTITY, set())
 
 
 def test_the_command_refuses_a_checkpoint_that_it_cannot_use(place, capsys):
-    save_checkpoint(place / "set.checkpoint", a_state(), IDENTITY)
+    save_tensors(place / "set.checkpoint", tensors(), ABOUT, IDENTITY)
     for damaged in ((place / "set.checkpoint").read_bytes()[:-9], b"", b"junk" * 50):
         (place / "set.checkpoint").write_bytes(damaged)
         refused(capsys, main([*REQUEST]), "set.checkpoint is damaged", "delete it")
         assert (place / "set.checkpoint").read_bytes() == damaged
-    save_checkpoint(place / "set.checkpoint", a_state(), IDENTITY)
+    save_tensors(place / "set.checkpoint", tensors(), ABOUT, IDENTITY)
     refused(capsys, main([*REQUEST]), "belongs to another run", "delete it")
     assert not (place / "set").exists()
 

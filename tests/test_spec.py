@@ -1,4 +1,4 @@
-"""Specs: networks by name, hyper-parameters that are refused, and keys that must never change."""
+"""Specs: networks by name, hyper-parameters and what they refuse, recipes and variants, and keys that must never change."""
 
 import dataclasses
 import hashlib
@@ -14,10 +14,24 @@ from hypothesis import strategies as st
 
 from dclib import spec
 from dclib.data.sources import KNOWN
-from dclib.errors import DclibError, SpecError, one_of
-from dclib.experiments import ALL, PRESETS, studies
+from dclib.errors import SpecError, one_of
+from dclib.experiments import ALL, CPU, CROSS_ARCH, METHOD, PAPER, PRESETS, RANDOM, studies
 from dclib.results import Store
-from dclib.spec import Condensation, MakeSet, Network, Training, TrainNetworks, architectures, derive, full, key, loops, runs, spell
+from dclib.spec import (
+    Condensation,
+    MakeSet,
+    Network,
+    Training,
+    TrainNetworks,
+    architectures,
+    derive,
+    full,
+    key,
+    loops,
+    runs,
+    spell,
+    variants,
+)
 from dclib.spec.architectures import AUTO, FAMILIES
 from dclib.spec.keys import acting
 
@@ -52,21 +66,13 @@ def made(choice) -> Network:
 
 
 @quick
-@given(choices)
-def test_a_network_is_read_back_from_its_text(choice):
-    network = made(choice)
-    assert Network.parse(str(network)) == network
-    assert Network.parse(network) is network
-    assert hash(Network.parse(str(network))) == hash(network)
-
-
-@quick
 @given(choices, st.randoms())
-def test_the_order_of_options_means_nothing(choice, random):
+def test_a_network_is_read_back_from_its_text_in_any_order(choice, random):
     network = made(choice)
+    assert Network.parse(str(network)) == Network.parse(network) == network
+    assert hash(Network.parse(str(network))) == hash(network)
     options = list(network.options)
     random.shuffle(options)
-    assert Network.make(network.family, **dict(options)) == network
     spaced = ", ".join(f" {name} = {value}" for name, value in options)
     assert Network.parse(f" {network.family}:{spaced}" if spaced else network.family) == network
 
@@ -79,10 +85,12 @@ def test_an_option_at_its_default_is_left_out(family):
     assert all(Network(family)[name] == default for name, default in defaults.items())
 
 
-def test_an_option_is_read_by_name():
+def test_a_network_is_also_a_call_or_a_class():
     network = spec.ConvNet(width=64, norm="batch")
     assert (network["width"], network["norm"], network["depth"]) == (64, "batch", 3)
     assert str(network) == "ConvNet:width=64,norm=batch"
+    assert Network.parse(Store) == spec.OwnNetwork.of(Store)
+    refused("width=True", call=spec.ConvNet, width=True)
 
 
 @quick
@@ -96,31 +104,30 @@ def test_resolving_leaves_no_auto_and_no_other_change(choice, stage):
         assert resolved[name] == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        ("ConvNeet", ["ConvNeet", "did you mean 'ConvNet'", "LeNet"]),
-        ("convnet", ["'convnet'", "ConvNet"]),
-        ("", ["''", "ConvNet"]),
-        ("ConvNet:widht=3", ["widht", "did you mean 'width'"]),
-        ("LeNet:width=3", ["option of LeNet", "width"]),
-        ("ConvNet:norm=bach", ["norm of ConvNet", "bach", "batch"]),
-        ("ConvNet:width", ["width", "ConvNet:width=64"]),
-        ("ConvNet:norm=batch,", ["ConvNet:width=64"]),
-        ("ConvNet:=3", ["ConvNet:width=64"]),
-        ("ConvNet:width=", ["width= "]),
-        ("ConvNet:width=0", ["width=0"]),
-        ("ConvNet:width=-3", ["width=-3"]),
-        ("ConvNet:width=2.5", ["width=2.5"]),
-        ("ConvNet:width=²", ["width=²"]),
-        ("ConvNet:width=9999999999", ["width=9999999999"]),
-        ("ConvNet:width=8,width=9", ["'width'", "twice"]),
-        ("ConvNet:family=MLP", ["family"]),
-        ("ConvNet:cls=1", ["cls"]),
-    ],
-)
-def test_a_network_that_is_none_is_refused(text, parts):
-    refused(*parts, call=Network.parse, text=text)
+NO_NETWORKS = {
+    "ConvNeet": "did you mean 'ConvNet'",
+    "convnet": "ConvNet",
+    "": "''",
+    "ConvNet:widht=3": "did you mean 'width'",
+    "LeNet:width=3": "option of LeNet",
+    "ConvNet:norm=bach": "batch",
+    "ConvNet:width": "ConvNet:width=64",
+    "ConvNet:norm=batch,": "ConvNet:width=64",
+    "ConvNet:=3": "ConvNet:width=64",
+    "ConvNet:width=": "width= ",
+    "ConvNet:width=0": "width=0",
+    "ConvNet:width=-3": "width=-3",
+    "ConvNet:width=2.5": "width=2.5",
+    "ConvNet:width=²": "width=²",
+    "ConvNet:width=9999999999": "width=9999999999",
+    "ConvNet:width=8,width=9": "twice",
+    "ConvNet:cls=1": "cls",
+}
+
+
+@pytest.mark.parametrize("text", NO_NETWORKS)
+def test_a_network_that_is_none_is_refused(text):
+    refused(NO_NETWORKS[text], call=Network.parse, text=text)
 
 
 @quick
@@ -132,30 +139,16 @@ def test_any_text_is_a_network_or_refused(text):
         assert str(error)
 
 
-def test_true_is_no_width():
-    refused("width=True", call=spec.ConvNet, width=True)
-
-
 # --- hyper-parameters
 
-
 AUTHORS = [(1, 1, 1), (10, 10, 50), (20, 20, 25), (30, 30, 20), (40, 40, 15), (50, 50, 10)]
-RULE = [(2, 2, 250), (9, 9, 56), (15, 15, 33), (35, 35, 14), (100, 100, 5)]
+RULE = [(2, 2, 250), (9, 9, 56), (15, 15, 33), (35, 35, 14), (100, 100, 5), (10_000, 10_000, 1)]
 
 
 @pytest.mark.parametrize(("ipc", "T", "epochs"), [*AUTHORS, *RULE])
 def test_loops_are_the_authors_and_else_the_papers_rule(ipc, T, epochs):
-    assert loops(ipc) == (T, epochs)
     resolved = Condensation(ipc).resolve()
-    assert (resolved.inner_steps, resolved.network_epochs) == (T, epochs)
-
-
-@quick
-@given(st.integers(1, 10_000))
-def test_loops_are_at_least_one(ipc):
-    T, epochs = loops(ipc)
-    assert ipc == T
-    assert epochs >= 1
+    assert loops(ipc) == (resolved.inner_steps, resolved.network_epochs) == (T, epochs)
 
 
 def test_resolving_spells_out_the_paper():
@@ -169,87 +162,26 @@ def test_resolving_spells_out_the_paper():
     assert Training(network=Network.parse("ResNet18")).resolve().network["downsampling"] == "stride"
 
 
-WHOLE = ("ipc", "outer_steps", "image_steps", "network_batch", "real_batch")
+COUNTS = ("ipc", "outer_steps", "image_steps", "network_batch", "real_batch")
+OUT_OF_RANGE = [(Condensation, name, value) for name in COUNTS for value in (0, -1, 10**10)]
+OUT_OF_RANGE += [(Condensation, name, -1) for name in ("inner_steps", "network_epochs", "patience")]
+OUT_OF_RANGE += [(Training, "batch", 0), (Training, "epochs", -1)]
+RATES = (Condensation, "image_lr"), (Condensation, "network_lr"), (Training, "lr")
+MOMENTA = (Condensation, "image_momentum"), (Condensation, "network_momentum"), (Training, "momentum")
+OUT_OF_RANGE += [(*rate, value) for rate in RATES for value in (0.0, -0.1, math.nan, math.inf, -math.inf)]
+OUT_OF_RANGE += [(*momentum, value) for momentum in MOMENTA for value in (-0.1, 1.0, 1.5, math.nan, math.inf)]
+OUT_OF_RANGE += [(Training, "weight_decay", value) for value in (-1e-9, math.nan, math.inf)]
+OUT_OF_RANGE += [(Condensation, "image_lr_end", -0.1)]
 
 
-@pytest.mark.parametrize("field", WHOLE)
-@pytest.mark.parametrize("value", [0, -1])
-def test_counts_of_algorithm_1_are_positive(field, value):
-    refused(field, value, call=Condensation, **{field: value})
+@pytest.mark.parametrize(("kind", "field", "value"), OUT_OF_RANGE)
+def test_a_number_out_of_its_range_is_refused(kind, field, value):
+    refused(field, f"{value:,}" if value == 10**10 else repr(value), call=kind, **{field: value})
 
 
-@pytest.mark.parametrize("field", ["inner_steps", "network_epochs", "patience"])
-def test_counts_that_may_be_zero(field):
-    assert getattr(Condensation(**{field: 0}), field) == 0
-    refused(field, -1, call=Condensation, **{field: -1})
-
-
-@pytest.mark.parametrize("value", [0.0, -0.1, math.nan, math.inf, -math.inf])
-def test_learning_rates_are_positive(value):
-    for kind, field in ((Condensation, "image_lr"), (Condensation, "network_lr"), (Training, "lr")):
-        refused(field, repr(value), call=kind, **{field: value})
-
-
-@pytest.mark.parametrize("value", [-0.1, 1.0, 1.5, math.nan, math.inf])
-def test_momenta_are_below_one(value):
-    for kind, field in ((Condensation, "image_momentum"), (Condensation, "network_momentum"), (Training, "momentum")):
-        refused(field, repr(value), call=kind, **{field: value})
-
-
-def test_the_rate_of_the_images_is_constant_or_follows_half_a_cosine():
-    assert {Condensation(outer_steps=7).image_rate(k) for k in range(7)} == {0.1}
-    falling = Condensation(image_lr=0.4, image_lr_end=0.1, outer_steps=60)
-    assert [falling.image_rate(k) for k in (0, 20, 30, 40)] == pytest.approx([0.4, 0.325, 0.25, 0.175], rel=1e-12)
-    assert falling.image_rate(59) == pytest.approx(0.1, abs=3e-4)
-    assert key(Condensation(image_lr_end=0.0)) == key(Condensation())
-    refused("image_lr_end", -0.1, call=Condensation, image_lr_end=-0.1)
-
-
-def test_only_learned_images_are_rounded():
-    assert key(MakeSet("mnist")) == key(MakeSet("mnist", storage="float32")) != key(MakeSet("mnist", storage="float16"))
-    refused("storage", call=MakeSet, dataset="mnist", method="random", storage="float16")
-    refused("float17", call=MakeSet, dataset="mnist", storage="float17")
-
-
-def test_networks_are_tested_on_held_out_images_only_of_a_set_that_has_some():
-    made = MakeSet("mnist", held_out=100)
-    assert key(TrainNetworks(made)) != key(TrainNetworks(made, tested_on="held-out"))
-    refused("held out", call=TrainNetworks, set=MakeSet("mnist"), tested_on="held-out")
-    refused("validation", call=TrainNetworks, set=made, tested_on="validation")
-
-
-@pytest.mark.parametrize("value", [-1e-9, math.nan, math.inf])
-def test_weight_decay_is_not_negative(value):
-    assert Training(weight_decay=0.0).weight_decay == 0
-    refused("weight_decay", repr(value), call=Training, weight_decay=value)
-
-
-def test_counts_of_stage_t():
-    refused("batch", 0, call=Training, batch=0)
-    refused("epochs", -1, call=Training, epochs=-1)
-
-
-def test_values_of_a_wrong_type_are_refused():
-    """In a process of its own: here types are enforced before dclib sees the values."""
-    code = f"""
-import math
-from dclib.errors import SpecError
-from dclib.spec import Condensation, Training
-whole = [(Condensation, name) for name in {WHOLE}] + [(Condensation, "patience"), (Training, "batch"), (Training, "epochs")]
-real = [(Condensation, "image_lr"), (Training, "lr"), (Condensation, "image_momentum"), (Training, "weight_decay")]
-cases = [(k, f, v) for k, f in whole for v in (1.0, 2.5, True, "3", None, math.nan)]
-cases += [(k, f, v) for k, f in real for v in (True, "0.1", None, [0.1])]
-for kind, field, value in cases:
-    try:
-        kind(**{{field: value}})
-    except SpecError as error:
-        assert field in str(error) and repr(value) in str(error), error
-    else:
-        raise AssertionError((kind, field, value))
-Training(lr=1, momentum=0, weight_decay=0)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
+def test_limits_that_are_allowed():
+    Condensation(inner_steps=0, network_epochs=0, patience=0, image_lr_end=0.0, image_momentum=0.0)
+    Training(weight_decay=0.0, momentum=0.0, epochs=0)
 
 
 @pytest.mark.parametrize(
@@ -258,8 +190,8 @@ Training(lr=1, momentum=0, weight_decay=0)
         (Condensation, "distance", "euclid", "euclidean"),
         (Condensation, "init", "random", "real"),
         (Condensation, "bn", "True", "true"),
+        (Condensation, "batches", "mix", "mixed"),
         (Condensation, "precision", "float16", "float64"),
-        (Training, "precision", "double", "float32"),
         (Training, "augment", "crpo", "crop"),
         (Training, "augment", "crop+none", "rotate"),
         (Training, "augment", "", "none"),
@@ -268,19 +200,125 @@ Training(lr=1, momentum=0, weight_decay=0)
 )
 def test_a_name_that_does_not_exist_is_refused_with_those_that_do(kind, field, value, close):
     refused(close, call=kind, **{field: value})
-
-
-def test_one_of_suggests_and_lists():
-    assert one_of("fruit", 3, (1, 2, 3)) == 3
     refused("unknown fruit 'aple'", "did you mean 'apple'", "pear", call=lambda: one_of("fruit", "aple", ("apple", "pear")))
-    assert issubclass(SpecError, DclibError)
-    assert issubclass(SpecError, ValueError)
 
 
-def test_specs_are_frozen():
-    for thing in (Condensation(), Training(), MakeSet("digits"), TrainNetworks(MakeSet("digits")), Network()):
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            setattr(thing, dataclasses.fields(thing)[0].name, 1)
+def test_values_of_a_wrong_type_are_refused():
+    """In a process of its own: here types are enforced before dclib sees the values."""
+    code = """
+import math
+from dclib.errors import SpecError
+from dclib.spec import Condensation, Training, key
+from dclib.spec.baselines import Distillation, GanTraining
+from dclib.spec.checks import declared
+wrong = {int: (1.0, 2.5, True, "3", None, math.nan), float: (True, "0.1", None, [0.1]), bool: (1, "yes")}
+kinds = Condensation, Training, Distillation, GanTraining
+cases = [(kind, f.name, value) for kind in kinds for f in declared(kind) for value in wrong.get(f.type, ())]
+assert len(cases) > 100
+for kind, field, value in cases:
+    try:
+        kind(**{field: value})
+    except SpecError as error:
+        assert field in str(error) and repr(value) in str(error), error
+    else:
+        raise AssertionError((kind, field, value))
+assert key(Training(lr=1, momentum=0, weight_decay=0)) == key(Training(lr=1.0, momentum=0.0, weight_decay=0.0))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_rate_of_the_images_is_constant_or_follows_half_a_cosine():
+    assert {Condensation(outer_steps=7).image_rate(k) for k in range(7)} == {0.1}
+    falling = Condensation(image_lr=0.4, image_lr_end=0.1, outer_steps=60)
+    assert [falling.image_rate(k) for k in (0, 20, 30, 40)] == pytest.approx([0.4, 0.325, 0.25, 0.175], rel=1e-12)
+    assert falling.image_rate(59) == pytest.approx(0.1, abs=3e-4)
+    assert key(Condensation(image_lr_end=0.0)) == key(Condensation())
+
+
+def test_runs_refuse_what_does_not_fit_together():
+    held_out = MakeSet("mnist", held_out=100)
+    assert key(TrainNetworks(held_out)) != key(TrainNetworks(held_out, tested_on="held-out"))
+    refused("held out", call=TrainNetworks, set=MakeSet("mnist"), tested_on="held-out")
+    refused("validation", call=TrainNetworks, set=held_out, tested_on="validation")
+    refused("learned rates", call=TrainNetworks, set=held_out, way="rates")
+    assert key(MakeSet("mnist")) == key(MakeSet("mnist", storage="float32")) != key(MakeSet("mnist", storage="float16"))
+    refused("storage", call=MakeSet, dataset="mnist", method="random", storage="float16")
+    refused("float17", call=MakeSet, dataset="mnist", storage="float17")
+    refused("herding", "needs a `whole`", call=MakeSet, dataset="mnist", method="herding")
+    refused("takes no `whole`", call=MakeSet, dataset="mnist", whole=spec.WholeTraining("mnist"))
+    refused("one on mnist", call=MakeSet, dataset="mnist", method="herding", whole=spec.WholeTraining("svhn"))
+
+
+# --- recipes and variants
+
+
+def test_a_recipe_gives_what_is_not_given():
+    assert variants.recipe() == Condensation().resolve()
+    fast = variants.recipe("fast")
+    assert fast == dataclasses.replace(Condensation(), **variants.FAST[1]).resolve() != variants.recipe()
+    assert variants.recipe("fast", outer_steps=1000, real_batch=8) == dataclasses.replace(fast, outer_steps=1000, real_batch=8)
+    assert variants.recipe("fast", image_lr=0.1) == dataclasses.replace(fast, image_lr=0.1), "the default, which was asked for"
+    for other in ({"ipc": 7}, {"network": "MLP"}, {"network": "ConvNet:norm=batch"}, {"distance": "cosine"}):
+        refused("recipe 'fast' is known for a ConvNet", *other.values(), call=variants.recipe, name="fast", **other)
+    refused("quick", "fast", call=variants.recipe, name="quick")
+
+
+MLP_RATES = [({}, 0.01), ({"distance": "layerwise"}, 0.01), ({"distance": "cosine"}, 0.1)]
+MLP_RATES += [({"distance": "cosine", "image_lr": 0.5}, 0.5)]
+
+
+@pytest.mark.parametrize(("given", "rate"), MLP_RATES)
+def test_the_mlp_learns_slowly_by_the_papers_distance_alone(given, rate):
+    assert variants.recipe(network="MLP:width=8", **given).image_lr == rate
+    variant = ",".join(f"{name}={value}" for name, value in given.items())
+    (cell,) = CROSS_ARCH.cells(PAPER, network="MLP", test_network="MLP", variant=variant)
+    assert cell.make_set(0).hyper.image_lr == rate
+
+
+def test_stage_t_is_augmented_as_in_the_paper():
+    networks = ("LeNet", "ConvNet:norm=batch", "AlexCifarNet")
+    seen = [(h.augment, h.epochs) for h in (variants.stage_t("digits", network=n) for n in networks)]
+    assert seen == [("none", 300), ("crop+noise", 1000), ("crop+scale+rotate", 1000)]
+    on_mnist = [variants.stage_t("mnist", network=n).augment for n in networks]
+    assert on_mnist == ["crop+scale+rotate", "crop+noise", "crop+scale+rotate"]
+    assert variants.stage_t("/home/me/mnist").augment == "none", "a folder of the user's"
+    assert variants.stage_t("mnist", augment="flip", epochs=5).epochs == 5
+
+
+def test_a_variant_is_read_by_the_kind_of_its_fields():
+    text = "init=real, real_batch=16 ,network_momentum=0"
+    assert variants.parse(text) == {"init": "real", "real_batch": 16, "network_momentum": 0.0}
+    assert variants.canonical(text) == "network_momentum=0.0,real_batch=16,init=real"
+    assert variants.parse("") == variants.parse("default") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("distanc=cosine", "did you mean 'distance'"),
+        ("ipc=10", "'ipc'"),
+        ("init", "name=value"),
+        ("init=real,init=noise", "each name once"),
+        ("real_batch=many", "'many'"),
+        ("image_lr=high", "'high'"),
+        ("real_batch=0", "real_batch"),
+        ("distance=manhattan", "'manhattan'"),
+    ],
+)
+def test_a_variant_that_is_none_is_refused(text, part):
+    refused(part, call=METHOD.cells, preset=CPU, variant=text)
+
+
+def test_a_variant_changes_the_set_and_nothing_else():
+    plain, changed = METHOD.cells(CPU, dataset="mnist", variant=("default", "init=real"))
+    run, other = plain.make_set(0), changed.make_set(0)
+    assert (plain.place["variant"], changed.place["variant"]) == ("", "init=real")
+    assert (run.hyper.init, other.hyper.init) == ("noise", "real")
+    assert run.key != other.key
+    assert changed.runs()[0].hyper == plain.runs()[0].hyper
+    cells = METHOD.cells(CPU, dataset="mnist", network=RANDOM, test_network="ConvNet", variant=("default", "init=real"))
+    assert [cell.variant for cell in cells] == [""], "real images have no variants"
 
 
 # --- keys
@@ -350,14 +388,9 @@ def test_every_hyper_parameter_is_in_the_key(field):
 
 
 def test_the_number_of_networks_is_not_in_the_key():
-    runs = [TrainNetworks(MakeSet("digits"), Training(), n) for n in (1, 20)]
-    assert runs[0].key == runs[1].key
-    assert "networks" not in full(runs[1])
-
-
-def test_a_key_tells_a_set_from_a_training():
-    assert re.fullmatch("[0-9a-f]{16}", MakeSet("digits").key)
-    assert MakeSet("digits").key != TrainNetworks(MakeSet("digits")).key
+    one, many = (TrainNetworks(MakeSet("digits"), Training(), n) for n in (1, 20))
+    assert one.key == many.key != MakeSet("digits").key
+    assert "networks" not in full(many)
 
 
 def test_the_keys_of_rotated_coloured_images_are_not_those_of_older_records():
@@ -454,9 +487,3 @@ def test_derived_seeds_fit_torch_and_depend_on_all(seed, purpose):
     assert derive(seed, *purpose) != derive(seed, *purpose, "more")
 
 
-def test_whole_numbers_are_as_good_as_their_floats():
-    """Without the checks of types that these tests switch on, 1 is accepted for 1.0 and makes the same run."""
-    hyper = Condensation()
-    object.__setattr__(hyper, "image_lr", 1)
-    hyper.__post_init__()
-    assert key(hyper) == key(Condensation(image_lr=1.0))

@@ -7,7 +7,6 @@ from dclib.core import networks, train
 from dclib.core.augment import augment, augment_each
 from dclib.core.stacked import Stack, train_together
 from dclib.data.dataset import generator
-from dclib.errors import Interrupted
 from dclib.spec import MLP, AlexNet, ConvNet, Training
 
 SHAPE = dict(channels=1, classes=3, size=(8, 8))
@@ -21,11 +20,6 @@ CASES = [
 ]
 
 
-def each(k, *tensors):
-    """The same images and labels for each of k networks."""
-    return [t.expand(k, *t.shape) for t in tensors]
-
-
 def drawn(hyper, seeds):
     return [networks.build(hyper.network, **SHAPE, seed=generator(s, "weights").initial_seed()).double() for s in seeds]
 
@@ -36,28 +30,6 @@ def assert_as_alone(stack, hyper, seeds, small):
         train.train(alone, x, y, hyper, seed=seed)
         for name, value in alone.state_dict().items():
             torch.testing.assert_close(stack.unstack(j)[name], value, rtol=1e-8, atol=1e-10)
-
-
-@pytest.mark.parametrize("hyper", CASES, ids=lambda hyper: f"{hyper.network}-{hyper.augment}")
-def test_together_as_alone(made, hyper):
-    hyper, seeds = hyper.resolve(), [3, 1, 4]
-    x, y = made.normalise(made.x_train).double(), made.y_train
-    stack = train_together(drawn(hyper, seeds), *each(3, x, y), hyper, train.schedule(hyper), seeds=seeds)
-    assert_as_alone(stack, hyper, seeds, [(x, y)] * 3)
-
-
-def test_evaluate_gives_each_seed_its_own_network(made, monkeypatch):
-    """The same accuracies, in the same order, in groups that do not divide the number of networks."""
-    monkeypatch.setattr(train, "TOGETHER", 2)
-    monkeypatch.setattr(train.engines, "choose", lambda engine, *rest: engine)
-    hyper = Training(ConvNet(width=4, depth=1), epochs=1, lr=0.1, precision="float64")
-    x, seen = made.normalise(made.x_train), []
-    more = dict(seeds=[5, 6, 7], device="cpu")
-    alone = train.evaluate(x, made.y_train, made, hyper, engine="eager", **more)
-    together = train.evaluate(x, made.y_train, made, hyper, engine="captured", on_network=lambda *a: seen.append(a[:2]), **more)
-    assert together == alone
-    assert seen == list(zip([5, 6, 7], alone, strict=True))
-    assert len(set(alone)) > 1
 
 
 def three_sets(made, dtype=torch.float64):
@@ -87,22 +59,6 @@ def test_evaluate_each_gives_each_network_its_own_set(made, monkeypatch):
         assert train.evaluate_each(small, made, hyper, **more) == alone
     assert seen == 2 * list(zip(seeds, alone, strict=True))
     assert train.evaluate_each(small[::-1], made, hyper, **more) != alone
-
-
-def test_the_networks_differ(made):
-    hyper = CASES[0].resolve()
-    stack = Stack(drawn(hyper, [0, 1]))
-    logits = stack(made.normalise(made.x_train[:4]).double().expand(2, 4, 1, 8, 8))
-    for j, alone in enumerate(drawn(hyper, [0, 1])):
-        torch.testing.assert_close(logits[j], alone(made.normalise(made.x_train[:4]).double()), rtol=1e-10, atol=1e-12)
-    assert not torch.allclose(logits[0], logits[1])
-
-
-def test_it_stops_between_epochs(made):
-    hyper, calls = CASES[0].resolve(), iter([False, True])
-    x = made.normalise(made.x_train).double()
-    with pytest.raises(Interrupted):
-        train_together(drawn(hyper, [0]), *each(1, x, made.y_train), hyper, [0.1] * 5, seeds=[0], should_stop=lambda: next(calls))
 
 
 def test_bfloat16_stays_close(made):

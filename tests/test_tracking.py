@@ -7,7 +7,6 @@ import torch
 
 from dclib.core import tracking
 from dclib.core.reference import network_seed
-from dclib.data.dataset import generator
 from dclib.spec import MLP, Condensation
 
 HYPER = Condensation(network=MLP(width=6), real_batch=4, network_lr=0.1)
@@ -50,13 +49,6 @@ def test_a_trajectory_is_plain_sgd(made):
                 p.sub_(0.1 * v)
         for p, q in zip(network.parameters(), path[t], strict=True):
             torch.testing.assert_close(p.detach(), q, rtol=1e-5, atol=1e-7)
-
-
-def test_a_step_on_real_images_sees_the_draw_of_that_step(made):
-    x, y = tracking._batch(made, None, HYPER, 2, 1)
-    drawn = torch.cat([made.draw(c, 4, generator(2, "real", 0, 1, c)) for c in range(3)])
-    assert torch.equal(x, made.normalise(made.x_train[drawn]))
-    assert y.tolist() == [0] * 4 + [1] * 4 + [2] * 4
 
 
 @pytest.mark.parametrize(("factor", "distance"), [(2.0, 0.0), (-1.0, 2.0)])

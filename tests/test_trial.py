@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from dclib.cli.main import main
-from dclib.core import condense, matching, networks, train, trial
+from dclib.core import condense, networks, train, trial
 from dclib.data.dataset import Dataset, assemble
 from dclib.data.formats import Raw
 from dclib.errors import SpecError
@@ -131,37 +131,6 @@ def test_it_is_tried_on_images_of_the_data_set():
     trial.check(OwnNetwork.of(Fussy), data_of(**SHAPE))
     with pytest.raises(SpecError, match=r"Fussy cannot take images .* \(ValueError: two colours\)"):
         trial.check(OwnNetwork.of(Fussy), data_of(**SHAPE, pixels=black_and_white))
-
-
-def test_it_matches_what_ours_match():
-    """A user's copy of our MLP gives our loss and our derivatives."""
-
-    def copy(channels, classes, size):
-        layers = nn.Sequential(nn.Flatten(), nn.Linear(channels * size[0] * size[1], 5), nn.ReLU(), nn.Linear(5, 5), nn.ReLU())
-        return nn.Sequential(layers, nn.Linear(5, classes))
-
-    ours = networks.build(Network.parse("MLP:width=5"), **SHAPE, seed=1, stage="condense")
-    theirs = build(copy, seed=1)
-    images, real = torch.randn(2, 3, 2, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    found = []
-    for network in (ours, theirs):
-        targets = [matching.real_gradients(network, list(network.parameters()), x, c, 9) for c, x in enumerate(real)]
-        stacked = [torch.stack(g) for g in zip(*targets, strict=True)]
-        S = images.clone().requires_grad_()
-        loss = matching.matching_loss(network, "layerwise", stacked, S, torch.arange(3)).sum()
-        found.append((loss.detach(), torch.autograd.grad(loss, S)[0]))
-    assert all(map(torch.equal, *found))
-
-
-def test_weights_come_from_the_seed_and_nothing_else_is_drawn():
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    torch.manual_seed(5)
-    one, same, other = (build(FIT["in place"], seed) for seed in (1, 1, 2))
-    assert torch.equal(torch.rand(3), expected)
-    assert torch.equal(one[0].weight, same[0].weight)
-    assert not torch.equal(one[0].weight, other[0].weight)
-    assert one.training
 
 
 def counted():
@@ -300,8 +269,3 @@ def test_a_place_without_a_network_is_refused(file, text, sentence):
     (file.parent / "broken.py").write_text("1 / 0")
     with pytest.raises(SpecError, match=re.escape(sentence)):
         networks.build(Network.parse(text), **SHAPE, seed=0)
-
-
-def test_what_cannot_be_called_is_no_network():
-    with pytest.raises(SpecError, match="3 is no network"):
-        OwnNetwork.of(3)

@@ -211,7 +211,7 @@ def export(
     _check_apart(file, output)
     made = CondensedSet.load(file)
     tested = _test_images(made, dataset, other_data) if (to == "npz" if test is None else test) else None
-    (forms.to_npz if to == "npz" else forms.to_png)(made, output, tested)
+    made.export(output, to, tested)
     print(f"{output} is made ({len(made.labels)} images{f', {len(tested.y)} test images' if tested else ''})")
     if share := forms.clamped(made):
         exact = "; `images` in it has them as they are" if to == "npz" else ""

@@ -1,8 +1,7 @@
-"""`make release`: every set that `results/` keeps at the presets of the book, in one archive with pictures, sums and a card.
+"""`make release`: every set that `results/` keeps at the presets of the book, in one archive with pictures, checksums and a card.
 
-The archive depends on the records and sets alone: made twice it has the same bytes. The card says of each set which run made it,
-with which hyper-parameters, by what code and where, and how well networks train on it; whose data it was made from; and how to
-read it without dclib.
+Made twice, the archive has the same bytes. Its card says which run made each set, whose data it was made from, how well networks
+train on it, and how to read it without dclib.
 """
 
 import hashlib
@@ -10,8 +9,6 @@ import io
 import re
 import sys
 import zipfile
-from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -79,122 +76,77 @@ networks trained, and each of them.
 """
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A set of the archive.
-
-    Args:
-        name: of its files, without their ending.
-        preset: the folder of its record.
-        made: the set.
-        content: its file.
-        record: of the run that made it.
-        trained: the records of networks trained on it, by the run's key.
-    """
-
-    name: str
-    preset: str
-    made: CondensedSet
-    content: bytes
-    record: dict[str, Any]
-    trained: dict[str, list[dict[str, Any]]]
-
-    @property
-    def dataset(self) -> str:
-        """The name of the data set."""
-        return str(self.record["run"]["dataset"])
-
-    def card(self, store: Store) -> str:
-        """What the card says of it."""
-        r, run = self.record, self.record["run"]
-        shown = acting(run)
-        hyper = shown.get("distillation") or shown.get("gan") or shown["hyper"]
-        versions = ", ".join(f"{name} {number}" for name, number in sorted(r.get("versions", {}).items()))
-        commit = f"commit {r.get('commit', 'unknown')}{', with changes not committed' if r.get('dirty') else ''}"
-        lines = [
-            f"### {in_words(r)}\n",
-            f"- files: `{self.name}.safetensors`, `{self.name}.png`; {len(self.made.labels)} images, hash {self.made.hash}",
-            f"- run: key {r['key']}, preset {self.preset}, started {r['started']}, {r['seconds']:,.0f} s with engine {r['engine']}",
-            f"- where: {machine_of(r)}; {commit}; {versions}",
-            f"- data: {title(self.dataset)}, hash {r.get('data_hash', 'not recorded')}",
-            f"- hyper-parameters: {_spelled(hyper)}",
-        ]
-        for key, records in sorted(self.trained.items(), key=_by_network):
-            lines.append(f"- accuracy: {_network(records[0])}: {_accuracies(store, key)}")
-        return "\n".join(lines if self.trained else [*lines, "- accuracy: not recorded"])
-
-
-def _spelled(hyper: dict[str, Any]) -> str:
-    """Hyper-parameters as text; those of what lies deeper in brackets."""
-    return ", ".join(f"{n} ({_spelled(v)})" if isinstance(v, dict) else f"{n} {v}" for n, v in sorted(hyper.items()))
-
-
-def _network(record: dict[str, Any]) -> str:
-    """How networks were trained on a set."""
-    run, hyper = record["run"], record["run"]["hyper"]
-    if run.get("way", "plain") == "rates":
-        return f"{hyper['network']} by the set's own steps"
-    return f"{hyper['network']}, {hyper['epochs'] + 1} epochs, augmentation {hyper['augment']}"
-
-
-def _by_network(item: tuple[str, list[dict[str, Any]]]) -> tuple[str, str]:
-    return _network(item[1][0]), item[0]
-
-
-def _accuracies(store: Store, key: str) -> str:
-    found = store.accuracies(key)
-    return summary([found[j] for j in sorted(found)])
-
-
-def entries(store: Store) -> list[Entry]:
-    """Every set that is kept at the presets of the book, in the order of their names.
+def sets(store: Store) -> dict[str, tuple[Path, CondensedSet, dict[str, Any]]]:
+    """Every set that is kept at the presets of the book, with its file and its record, by its name in the archive, in order.
 
     Raises:
         FileError: there is none, or one is damaged, not recorded, or another than its record says.
     """
-    paths = [path for preset in BEST for path in sorted(store.root.glob(f"{preset.name}/sets/*.safetensors"))]
-    if not paths:
+    found = {}
+    for path in (path for preset in BEST for path in store.root.glob(f"{preset.name}/sets/*.safetensors")):
+        made, preset = CondensedSet.load(path), path.parent.parent.name
+        record = next((r for r in store.records.get(made.key, []) if r["kind"] == "MakeSet"), None)
+        if record is None or path.stem != made.key:
+            raise FileError(f"{path} is the set of no recorded run: record it with `dclib run`, or delete it")
+        if record.get("set_hash", made.hash) != made.hash:
+            raise FileError(f"{path} is not the recorded set: fetch it again, or delete it and its record and make it again")
+        run = record["run"]
+        how = (run.get("distillation") or run["hyper"])["network"] if run["method"] != "gan" else "gan"
+        words = [run["dataset"], f"{run['hyper']['ipc']}-per-class", *([] if run["method"] == "condense" else [run["method"]]), how]
+        name = re.sub(r"[^\w.=-]+", "_", "-".join([*words, f"seed-{run['seed']}", made.key]))
+        found[f"{preset}/{name}"] = path, made, record
+    if not found:
         raise FileError(f"{store.root} keeps no sets at {' or '.join(p.name for p in BEST)}: make some with `dclib run`")
-    return sorted((_entry(store, path) for path in paths), key=lambda entry: entry.name)
+    return dict(sorted(found.items()))
 
 
-def _entry(store: Store, path: Path) -> Entry:
-    made, preset = CondensedSet.load(path), path.parent.parent.name
-    record = next((r for r in store.records.get(made.key, []) if r["kind"] == "MakeSet"), None)
-    if record is None or path.stem != made.key:
-        raise FileError(f"{path} is the set of no recorded run: record it with `dclib run`, or delete it")
-    if record.get("set_hash", made.hash) != made.hash:
-        raise FileError(f"{path} is not the set that is recorded: fetch it again, or delete it and its record and make it again")
-    of_networks = (records for records in store.records.values() if records[0]["kind"] == "TrainNetworks")
-    found = (records for records in of_networks if not outdated(records[0]["run"]))
-    trained = {rs[0]["key"]: rs for rs in found if rs[0].get("set_hash") == made.hash}
-    run = record["run"]
-    how = (run.get("distillation") or run["hyper"])["network"] if run["method"] != "gan" else "gan"
-    words = [run["dataset"], f"{run['hyper']['ipc']}-per-class", *([] if run["method"] == "condense" else [run["method"]]), how]
-    words += [f"seed-{run['seed']}", made.key]
-    return Entry(f"{preset}/" + re.sub(r"[^\w.=-]+", "_", "-".join(words)), preset, made, path.read_bytes(), record, trained)
+def section(name: str, made: CondensedSet, record: dict[str, Any], store: Store) -> str:
+    """What the card says of a set."""
+    shown, r = acting(record["run"]), record
+    hyper = shown.get("distillation") or shown.get("gan") or shown["hyper"]
+    versions = ", ".join(f"{package} {number}" for package, number in sorted(r.get("versions", {}).items()))
+    commit = f"commit {r.get('commit', 'unknown')}{', with changes not committed' if r.get('dirty') else ''}"
+    preset = name.partition("/")[0]
+    lines = [
+        f"### {in_words(record)}\n",
+        f"- files: `{name}.safetensors`, `{name}.png`; {len(made.labels)} images, hash {made.hash}",
+        f"- run: key {r['key']}, preset {preset}, started {r['started']}, {r['seconds']:,.0f} s with engine {r['engine']}",
+        f"- where: {machine_of(r)}; {commit}; {versions}",
+        f"- data: {title(record['run']['dataset'])}, hash {r.get('data_hash', 'not recorded')}",
+        f"- hyper-parameters: {_spelled(hyper)}",
+    ]
+    trained = []
+    for key, records in store.records.items():
+        of_networks = records[0]["kind"] == "TrainNetworks" and records[0].get("set_hash") == made.hash
+        if of_networks and not outdated(records[0]["run"]):
+            accuracies = [accuracy for _, accuracy in sorted(store.accuracies(key).items())]
+            trained.append(f"- accuracy: {_network(records[0]['run'])}: {summary(accuracies)}")
+    return "\n".join([*lines, *(sorted(trained) or ["- accuracy: not recorded"])])
 
 
-def card(found: Sequence[Entry], store: Store) -> str:
+def _spelled(hyper: dict[str, Any]) -> str:
+    """Hyper-parameters as text; nested ones in brackets."""
+    return ", ".join(f"{n} ({_spelled(v)})" if isinstance(v, dict) else f"{n} {v}" for n, v in sorted(hyper.items()))
+
+
+def _network(run: dict[str, Any]) -> str:
+    """How networks were trained on a set."""
+    if run.get("way", "plain") == "rates":
+        return f"{run['hyper']['network']} by the set's own steps"
+    return "{network}, {0} epochs, augmentation {augment}".format(run["hyper"]["epochs"] + 1, **run["hyper"])
+
+
+def card(store: Store) -> str:
     """The card, in Markdown."""
-    datasets = sorted({entry.dataset for entry in found})
+    found = sets(store)
+    datasets = sorted({record["run"]["dataset"] for _, _, record in found.values()})
     return CARD.format(
         version=version("dclib"),
         count=f"{len(found)} small sets of images" if len(found) > 1 else "One small set of images",
-        example=f"{found[0].name}.safetensors",
+        example=f"{next(iter(found))}.safetensors",
         terms="\n".join(f"- **{title(name)}**: {TERMS.get(name, UNKNOWN)}" for name in datasets),
-        sets="\n\n".join(entry.card(store) for entry in found),
+        sets="\n\n".join(section(name, made, record, store) for name, (_, made, record) in found.items()),
     )
-
-
-def files(store: Store) -> dict[str, bytes]:
-    """All files of the archive, by name, in order."""
-    found = entries(store)
-    content = {f"{entry.name}.safetensors": entry.content for entry in found}
-    content |= {f"{entry.name}.png": image_grid(entry.made).render("png") for entry in found}
-    content["CARD.md"] = card(found, store).encode()
-    sums = "".join(f"{hashlib.sha256(content[name]).hexdigest()}  {name}\n" for name in sorted(content))
-    return dict(sorted({**content, "SHA256SUMS": sums.encode()}.items()))
 
 
 def release(store: Store, folder: Path | str = FOLDER) -> Path:
@@ -203,12 +155,17 @@ def release(store: Store, folder: Path | str = FOLDER) -> Path:
     Raises:
         FileError: there is no set, one is not as recorded, or the folder cannot be written.
     """
+    content = {"CARD.md": card(store).encode()}
+    for name, (path, made, _) in sets(store).items():
+        content |= {f"{name}.safetensors": path.read_bytes(), f"{name}.png": image_grid(made).render("png")}
+    sums = "".join(f"{hashlib.sha256(content[name]).hexdigest()}  {name}\n" for name in sorted(content))
+    content["SHA256SUMS"] = sums.encode()
     name, buffer = f"dclib-sets-{version('dclib')}", io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:  # compressed bytes may depend on zlib's version
-        for file, content in files(store).items():
+        for file in sorted(content):
             info = zipfile.ZipInfo(f"{name}/{file}", WHEN)
             info.create_system, info.external_attr = 3, 0o100644 << 16  # as on Unix, wherever it is made
-            archive.writestr(info, content)
+            archive.writestr(info, content[file])
     path = Path(folder) / f"{name}.zip"
     write_atomic(path, buffer.getvalue())
     return path

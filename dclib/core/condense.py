@@ -1,11 +1,10 @@
 """Dataset condensation with gradient matching (the paper's Algorithm 1), with checkpoints.
 
-`reference.py` is the same algorithm to the letter. Here the classes' synthetic gradients are taken together, the real ones
-pass in pieces that fit the cache, and the state is saved between outer steps, so that an interrupted run goes on to the
-identical result: every random draw has a generator of its own, derived from the seed, its purpose and the step.
+`reference.py` is the same algorithm to the letter. Here the synthetic gradients of several classes are computed together, the
+real ones in pieces that fit the cache. Every random draw has a generator of its own, derived from the seed, its purpose and the
+step, so that an interrupted run continues to the identical result.
 """
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,22 +13,29 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..data.dataset import Dataset, generator
-from ..errors import Diverged, FileError, Interrupted
+from ..errors import Diverged
 from ..spec import Condensation, key
 from . import engine as engines
-from . import trial
-from .checkpoint import State, load_checkpoint, save_checkpoint
+from . import resume, trial
+from .checkpoint import read_tensors
 from .inner import InnerStep
 from .ranks import ALONE, Ranks
 
-CHECKPOINT_SECONDS = 20.0
-
 
 def initial_images(dataset: Dataset, hyper: Condensation, seed: int, dtype: torch.dtype) -> Float[Tensor, "classes ipc c h w"]:
-    """Draw S: N(0, 1) noise in normalised space, or randomly chosen real images.
+    """Draw the images that condensation starts from.
+
+    Args:
+        dataset: its classes and its images' shape count, and for `init="real"` its training images.
+        hyper: `ipc` and `init` count.
+        seed: of the draw.
+        dtype: of the images.
+
+    Returns:
+        N(0, 1) noise in normalised space, or randomly chosen real images, normalised.
 
     Raises:
-        DataError: real images are asked for and a class has fewer than `ipc`.
+        DataError: `init="real"` and a class has fewer than `ipc` images.
     """
     draw = generator(seed, "init")
     if hyper.init == "noise":
@@ -39,41 +45,74 @@ def initial_images(dataset: Dataset, hyper: Condensation, seed: int, dtype: torc
     return torch.stack([dataset.normalise(dataset.x_train[i]).to(dtype) for i in chosen])
 
 
-class Condenser:
-    """Algorithm 1 for one data set, one seed and one set of hyper-parameters; `step` does one outer step.
+class Condenser(resume.Work):
+    """Algorithm 1 for one data set, one seed and one set of hyper-parameters; a step is an outer step.
 
     Args:
-        dataset: on the device where the work is to run.
+        dataset: on the device that does the work.
         hyper: resolved hyper-parameters.
         seed: of all random draws.
         engine: "eager", "compiled" or "captured" (see `engine.choose`).
         ranks: the processes that share the classes.
+        should_stop: asked before each inner step.
+
+    Attributes:
+        images: S (classes, ipc, c, h, w), normalised.
+        velocity: of the images' optimiser, of the same shape.
+        losses: for each outer step, the mean over its inner steps of the loss summed over classes.
     """
 
-    def __init__(self, dataset: Dataset, hyper: Condensation, seed: int, engine: str = "eager", ranks: Ranks = ALONE):
-        self.hyper, self.ranks = hyper, ranks
-        images = initial_images(dataset, hyper, seed, engines.dtype(hyper.precision)).to(dataset.x_train.device)
-        self.inner = InnerStep(dataset, hyper, seed, images, engine, ranks)
-        self.state = State(images, torch.zeros_like(images))
+    def __init__(
+        self,
+        dataset: Dataset,
+        hyper: Condensation,
+        seed: int,
+        engine: str = "eager",
+        ranks: Ranks = ALONE,
+        should_stop: Callable[[], bool] = lambda: False,
+    ):
+        super().__init__()
+        self.hyper, self.engine, self.ranks, self.should_stop = hyper, engine, ranks, should_stop
+        self.images = initial_images(dataset, hyper, seed, engines.dtype(hyper.precision)).to(dataset.x_train.device)
+        self.velocity = torch.zeros_like(self.images)
+        self.inner = InnerStep(dataset, hyper, seed, self.images, engine, ranks)
 
-    def step(self, should_stop: Callable[[], bool] = lambda: False) -> bool:
-        """Do one outer step and return True, or leave the state as it was and return False when told to stop inside it."""
-        start, inner, state = time.perf_counter(), self.inner, self.state
-        inner.images.copy_(state.images)
-        inner.velocity.copy_(state.velocity)
-        inner.begin(state.k)
-        losses, rate = [], self.hyper.image_rate(state.k)
-        for t in range(self.hyper.inner_steps):
-            if self.ranks.any(bool(should_stop())):
-                return False
-            inner.draw(state.k, t)
+    def step(self) -> float:
+        """Do outer step k and return its loss.
+
+        Raises:
+            Stopped: a rank was told to stop.
+            Diverged: an image became NaN or infinite.
+        """
+        inner, rate, losses = self.inner, self.hyper.image_rate(self.k), []
+        inner.images.copy_(self.images)
+        inner.velocity.copy_(self.velocity)
+        inner.begin(self.k)
+        for t in range(self.hyper.inner_steps):  # T
+            if self.ranks.any(bool(self.should_stop())):
+                raise resume.Stopped
+            inner.draw(self.k, t)
             losses.append(inner.update_images(rate))
             if t < self.hyper.inner_steps - 1:
-                inner.train_network(state.k, t)
-        state.images, state.velocity, state.k = inner.images.clone(), inner.velocity.clone(), state.k + 1
-        state.losses.append(float(torch.stack(losses).mean()))
-        state.seconds += time.perf_counter() - start
-        return True
+                inner.train_network(self.k, t)
+        self.images, self.velocity = inner.images.clone(), inner.velocity.clone()
+        if not torch.isfinite(self.images).all():
+            raise Diverged(f"the images became NaN or infinite in outer step {self.k + 1}: lower image_lr or network_lr")
+        return float(torch.stack(losses).mean())
+
+    def tensors(self) -> dict[str, Tensor]:
+        """S and its velocity; every outer step draws a new network."""
+        return {"images": self.images, "velocity": self.velocity}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Take over S and its velocity."""
+        self.images.copy_(tensors["images"])
+        self.velocity.copy_(tensors["velocity"])
+
+    def finished(self) -> bool:
+        """Whether the loss has not fallen for `patience` outer steps."""
+        p = self.hyper.patience
+        return p > 0 and self.k >= 2 * p and min(self.losses[-p:]) >= min(self.losses[:-p])
 
 
 def condense(
@@ -84,104 +123,62 @@ def condense(
     device: str = "auto",
     engine: str = "auto",
     checkpoint: Path | str | None = None,
-    on_step: Callable[[State], None] = lambda state: None,
-    on_resume: Callable[[State], None] = lambda state: None,
+    on_step: Callable[[Condenser], None] = lambda state: None,
+    on_resume: Callable[[Condenser], None] = lambda state: None,
     should_stop: Callable[[], bool] = lambda: False,
     ranks: Ranks = ALONE,
-    on_course: bool = False,
-) -> State:
-    """Run Algorithm 1 and return its final state; `state.images` is S, normalised.
+    longest: int = 0,
+) -> Condenser:
+    """Run Algorithm 1 and return its final state; `images` is S, normalised, of shape (classes, ipc, c, h, w).
 
     Args:
         dataset: from `data.load`.
         hyper: the hyper-parameters.
         seed: of all random draws.
         device: "auto", "cpu", "cuda" or "cuda:1".
-        engine: "auto", "eager", "compiled" or "captured".
-        checkpoint: a file that keeps the state between outer steps; found there, the run goes on from it, also from that of the
-            same run with another K, to the same images as without it, unless η_S decays.
-        on_step: called after each outer step.
-        on_resume: called with the state that a checkpoint held.
-        should_stop: asked before each inner step; True saves the state and raises.
+        engine: "auto", "eager", "compiled" or "captured". "auto" takes the engine of the checkpoint, if there is one.
+        checkpoint: a file that keeps the state every 20 seconds. If it exists, the run continues from it to the same images as
+            without it. A constant η_S gives runs that differ only in K one trajectory, so that a longer run continues from a
+            shorter one.
+        on_step: called with the state after each outer step.
+        on_resume: called with the state that the checkpoint held.
+        should_stop: asked before each inner step; True saves the state after the last outer step and raises.
         ranks: the processes that share the classes, from `ranks.joined`; the first of them reads and writes the checkpoint.
-        on_course: the checkpoint serves all runs that differ in K alone (see `trajectory`): it keeps the final state, too, and one
-            that is farther than K is not used, where otherwise it is refused.
+        longest: the largest K of the runs that share this checkpoint and differ only in K, or 0 if it belongs to this run alone.
+            A shared checkpoint also keeps the final state, and is not used if it has more than K outer steps; one that belongs
+            to this run alone is then refused.
+
+    Returns:
+        The state: `images`, `velocity`, `k`, the outer steps done, `losses`, one for each, `seconds` and `engine`.
 
     Raises:
         Diverged: an image became NaN or infinite.
-        Interrupted: `should_stop` said so; the same call goes on from the checkpoint.
+        Interrupted: `should_stop` returned True; the same call continues from the checkpoint.
         FileError: the checkpoint is damaged, belongs to another run or cannot be written.
         DataError: a class has too few images to start from.
-        SpecError: a network of the user's own cannot be used (see `trial`).
+        SpecError: a user's network cannot be used (see `trial`).
     """
     h, where = hyper.resolve(), engines.resolve_device(device)
     trial.check(h.network, dataset, h.precision)
-    chosen = engines.choose(engine, where, work(h, dataset.classes))
+    if engine == "auto" and checkpoint is not None and ranks.rank == 0 and Path(checkpoint).exists():
+        begun = read_tensors(checkpoint)[1].get("engine", engine)
+        engine = begun if (begun == "captured") == (where.type == "cuda") else engine
+    passes = h.inner_steps * (dataset.classes * h.real_batch // 10 + h.network_epochs)  # of an outer step, of ten images each
+    chosen = engines.choose(ranks.share(engine), where, max(longest, h.outer_steps) * passes)
     identity = {"run": h.trajectory, "data": dataset.hash, "seed": seed, "engine": chosen}
     identity["decay"] = h.outer_steps if h.image_lr_end else None  # no draw depends on K, but a decaying η_S does
     with engines.arithmetic(h.precision, where):
-        condenser = Condenser(dataset.to(where), h, seed, chosen, ranks)
-        if _resume(condenser, checkpoint, identity, on_course):
-            on_resume(condenser.state)
-        state = _to_the_end(condenser, checkpoint, identity, on_step, should_stop)
-    if on_course and checkpoint is not None and ranks.rank == 0:
-        save_checkpoint(checkpoint, state, identity)
-    return state
-
-
-def _to_the_end(
-    condenser: Condenser,
-    checkpoint: Path | str | None,
-    identity: dict,
-    on_step: Callable[[State], None],
-    should_stop: Callable[[], bool],
-) -> State:
-    h, state, saved = condenser.hyper, condenser.state, time.monotonic()
-    keeps = checkpoint is not None and condenser.ranks.rank == 0
-    while not finished(state, h):
-        if not condenser.step(should_stop):
-            if keeps:
-                save_checkpoint(checkpoint, state, identity)
-            done = f"{state.k} of {h.outer_steps} outer steps"
-            raise Interrupted(f"stopped after {done}; the same command goes on from there")
-        _check_finite(state)
-        on_step(state)
-        if keeps and time.monotonic() - saved > CHECKPOINT_SECONDS:
-            save_checkpoint(checkpoint, state, identity)
-            saved = time.monotonic()
-    return state
-
-
-def _resume(condenser: Condenser, checkpoint: Path | str | None, identity: dict, on_course: bool) -> bool:
-    """Take the state from the checkpoint that the first rank finds, if any; it may be that of the same run with another K."""
-    ranks, state = condenser.ranks, condenser.state
-    if ranks.rank == 0 and checkpoint is not None and Path(checkpoint).exists():
-        also = {"run": key(condenser.hyper)}  # as checkpoints were written before
-        kept, K = load_checkpoint(checkpoint, identity, state.images.device, also), condenser.hyper.outer_steps
-        if kept.k > K and not on_course:
-            done = f"is of this run and has {kept.k} outer steps behind it, more than K = {K}"
-            raise FileError(f"the checkpoint {checkpoint} {done}: go on with -K {kept.k} or more (outer_steps), or remove it")
-        state = condenser.state = kept if kept.k <= K else state
-    found = ranks.share((state.k, state.losses, state.seconds))
-    state.k, state.losses, state.seconds = found
-    ranks.copy([state.images, state.velocity])
-    return state.k > 0
-
-
-def _check_finite(state: State) -> None:
-    if not torch.isfinite(state.images).all():
-        raise Diverged(f"the images became NaN or infinite in outer step {state.k}: lower image_lr or network_lr")
-
-
-def work(hyper: Condensation, classes: int) -> int:
-    """How many first-order passes of some ten images each the run takes: what compiling saves time on."""
-    h = hyper.resolve()
-    return h.outer_steps * h.inner_steps * (classes * h.real_batch // 10 + h.network_epochs)
-
-
-def finished(state: State, hyper: Condensation) -> bool:
-    """Whether K outer steps are done, or the loss has stopped falling for `patience` of them."""
-    p = hyper.patience
-    if p and state.k >= 2 * p and min(state.losses[-p:]) >= min(state.losses[:-p]):
-        return True
-    return state.k >= hyper.outer_steps
+        work = Condenser(dataset.to(where), h, seed, chosen, ranks, should_stop)
+        resume.run(
+            work,
+            h.outer_steps,
+            identity,
+            what="outer steps",
+            checkpoint=checkpoint,
+            on_step=on_step,
+            on_resume=on_resume,
+            keep=longest > 0,
+            also={"run": key(h)},  # as the first checkpoints were written
+            ranks=ranks,
+        )
+    return work

@@ -142,7 +142,16 @@ def descend(
     momentum: float,
     weight_decay: float = 0.0,
 ) -> None:
-    """Do one step of SGD with momentum in place, the momenta at rest being zero, so that it can be captured."""
+    """Do one step of SGD with momentum in place, so that it can be captured.
+
+    Args:
+        parameters: changed in place.
+        momenta: one for each parameter, zero at the start; changed in place.
+        gradients: one for each parameter.
+        lr: the learning rate.
+        momentum: 0 for none.
+        weight_decay: 0 for none.
+    """
     if weight_decay:
         gradients = torch._foreach_add(gradients, parameters, alpha=weight_decay)
     torch._foreach_mul_(momenta, momentum)

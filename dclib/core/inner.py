@@ -1,9 +1,9 @@
-"""The inner step of Algorithm 1 (lines 4 to 9) on tensors that stay where they are, in parts that can be replaced.
+"""The inner step of Algorithm 1 (lines 4 to 9) on tensors that stay in place.
 
-The real side is of first order: each class's mean gradient, no graph kept, images passing in pieces. The synthetic side is of
-second order: the gradients of several classes at once, and the derivative of their distance with respect to the images. Then
-the images move, and the network is trained on them. Nothing is allocated anew between two steps that a later one must find,
-so that on a GPU each part is captured once as a CUDA graph and replayed.
+The real side needs first derivatives: the mean gradient of each class, computed piece by piece without keeping a graph. The
+synthetic side needs second ones: the gradients of several classes at once, and the derivative of their distance by the images.
+Then the images move, and the network is trained on them. All state is changed in place, so that on a GPU each part can be
+captured once as a CUDA graph and replayed.
 """
 
 import torch
@@ -18,16 +18,16 @@ from . import lanes, matching, networks
 from .ranks import ALONE, Ranks
 from .reference import network_seed
 
-WORKING_NUMBERS = 400_000_000  # most numbers that the real gradients of the classes held at once may have
-WORKING_PIXELS = 200_000  # most pixels (of one channel) that the synthetic images differentiated at once may have
-STATISTICS = {"true": 64, "code": 16}  # real images of each class from which batch norm's statistics are estimated
+WORKING_NUMBERS = 400_000_000  # limit on the numbers in the real gradients that are held at once
+WORKING_PIXELS = 200_000  # limit on the pixels (of one channel) of the synthetic images that are differentiated at once
+STATISTICS = {"true": 64, "code": 16}  # real images of each class that estimate batch norm's statistics
 
 
 class InnerStep:
-    """The network, the images and everything between, on one device.
+    """The network, the images and the gradients between them, on one device.
 
     Args:
-        dataset: on the device where the work is to run.
+        dataset: on the device that does the work.
         hyper: resolved hyper-parameters.
         seed: of all random draws.
         images: S (classes, ipc, c, h, w); copied.
@@ -62,19 +62,19 @@ class InnerStep:
         return network.to(self.images.device, self.images.dtype)
 
     def begin(self, k: int) -> None:
-        """Line 3: take the network of outer step k, its optimiser at rest."""
+        """Line 3: take the network of outer step k, with its optimiser at rest."""
         self.network.load_state_dict(self.draw_network(k).state_dict())
         torch._foreach_zero_(self.momenta)
 
     def draw(self, k: int, t: int) -> None:
-        """Line 6: draw the real images of every class, and those of them that batch norm's statistics are estimated from."""
+        """Line 6: draw real images of every class, and choose those that estimate batch norm's statistics."""
         for c, kept in enumerate(self.drawn):
             kept.copy_(self.dataset.draw(c, self.hyper.real_batch, generator(self.seed, "real", k, t, c)))
         for c, kept in enumerate(self.estimated_from):
             kept.copy_(self._some(c, len(kept), generator(self.seed, "statistics", k, t, c)))
 
     def _some(self, c: int, count: int, draw: torch.Generator) -> Int64[Tensor, " k"]:
-        """Some of B^T_c at random: the first ones drawn, or, of a class taken whole and so in its own order, a draw of its own."""
+        """Return some of B^T_c at random: the first ones; or, as a class taken whole comes in its own order, a draw of its own."""
         whole = len(self.drawn[c]) == len(self.dataset.class_indices(c))
         return self.dataset.draw(c, count, draw) if whole else self.drawn[c][:count]
 
@@ -87,50 +87,49 @@ class InnerStep:
 
     def update_images(self, rate: float) -> Float[Tensor, ""]:
         """Lines 7-8: match the gradients of every class and move S by ς_S steps at η_S = `rate`; return the last step's loss."""
-        h = self.hyper
-        for _ in range(h.image_steps):
+        for _ in range(self.hyper.image_steps):
             loss, gradient = self.gradient()
             self.ranks.add(loss, gradient)
-            self.velocity.mul_(h.image_momentum).add_(gradient)
-            self.images.add_(self.velocity, alpha=-rate)  # η_S
+            engines.descend([self.images], [self.velocity], [gradient], rate, self.hyper.image_momentum)
         return loss.clone()
 
     def _gradient(self) -> tuple[Float[Tensor, ""], Tensor]:
-        """The matching loss summed over this rank's classes, and its derivative by all images (zero for other ranks')."""
+        """The matching loss summed over this rank's classes, and its derivative by all images, zero for other ranks' classes."""
         mine = range(self.ranks.rank, self.dataset.classes, self.ranks.count)
         if self.estimated_from:
             set_statistics(self.network.train(), list(map(self._normalised, self.estimated_from)), self.hyper.bn)
         self.network.eval()
-        gradient = torch.zeros_like(self.images)
-        if self.hyper.batches == "mixed":  # one pair of gradients, which cannot be shared: the first rank matches it
-            return self.match_all() if self.ranks.rank == 0 else (self.images.new_zeros(()), gradient)
+        loss, gradient = self.images.new_zeros(()), torch.zeros_like(self.images)
+        if self.hyper.batches == "mixed":  # a single pair of gradients cannot be shared: the first rank matches it
+            return self.match_all() if self.ranks.rank == 0 else (loss, gradient)
         held = max(1, min(self.held(), -(-len(mine) // self.lanes)))
         shares = [mine[i : i + held] for i in range(0, len(mine), held)]
-        losses = list(lanes.each(lambda classes: self.match(classes, gradient), shares, self.lanes))
-        return sum(losses, self.images.new_zeros(())), gradient
+        for classes, (share, found) in zip(shares, lanes.each(self.match, shares, self.lanes), strict=True):
+            loss = loss + share
+            gradient[classes.start : classes.stop : classes.step] = found
+        return loss, gradient
 
     def held(self) -> int:
-        """How many classes a lane holds at once: what bounds the memory."""
+        """How many classes each lane may hold at once, which bounds the memory."""
         numbers = sum(p.numel() for p in self.parameters)
         pixels = self.images[0, :, 0].numel()
         return max(1, min(WORKING_NUMBERS // numbers, WORKING_PIXELS // pixels) // self.lanes)
 
-    def match(self, classes: range, gradient: Tensor) -> Float[Tensor, ""]:
-        """Return the matching loss summed over some classes, and put its derivative by their images into `gradient`."""
+    def match(self, classes: range) -> tuple[Float[Tensor, ""], Float[Tensor, "some ipc c h w"]]:
+        """Return the matching loss summed over some classes, and its derivative by their images."""
         stacked = [torch.stack(g) for g in zip(*map(self.real_gradients, classes), strict=True)]
         which = slice(classes.start, classes.stop, classes.step)
         S = self.images[which].detach().requires_grad_()
         loss = matching.matching_loss(self.network, self.hyper.distance, stacked, S, self.labels[which]).sum()
-        gradient[which] = torch.autograd.grad(loss, S)[0]
-        return loss.detach()
+        return loss.detach(), torch.autograd.grad(loss, S)[0]
 
     def real_gradients(self, c: int) -> list[Tensor]:
-        """∇_θ L^T_c, the mean over the real images of a class."""
+        """∇_θ L^T_c, the gradient of the mean loss over the real images of a class."""
         chunk = engines.chunk(self.images.device)
         return matching.real_gradients(self.first_order, self.parameters, self.real_images(c), c, chunk)
 
     def match_all(self) -> tuple[Float[Tensor, ""], Tensor]:
-        """Match the gradient over all real images drawn with that over all of S: the loss, and its derivative by S."""
+        """Match the gradient over all real images drawn with that over all of S; return the loss and its derivative by S."""
         total, real = sum(map(len, self.drawn)), [torch.zeros_like(p) for p in self.parameters]
         gradients = lanes.each(self.real_gradients, range(self.dataset.classes), self.lanes)
         for drawn, of_class in zip(self.drawn, gradients, strict=True):
@@ -157,7 +156,7 @@ class InnerStep:
     def _descend(self, size: int):
         """Return one step of SGD with momentum on a batch of that size."""
         h, labels = self.hyper, self.labels.repeat_interleave(self.hyper.ipc)
-        beside = 1 if has_batch_norm(self.network) else self.lanes  # a batch norm in training needs the batch in one piece
+        beside = 1 if has_batch_norm(self.network) else self.lanes  # batch norm in training needs the batch in one piece
 
         def gradients(part: Tensor) -> tuple[Tensor, ...]:
             x, y = self.images.flatten(0, 1)[part], labels[part]

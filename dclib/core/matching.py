@@ -1,7 +1,7 @@
 """Gradient matching (the paper's Sec. 2.3, Eqs. 9-10): the distance between two gradients, and the gradients themselves.
 
-A gradient is a list of tensors, one for each parameter of the network. The paper's distance compares the rows of each weight
-tensor, a row being all that leads to one output; its two rivals (Table T7) compare everything as one long vector.
+A gradient is a list of tensors, one for each parameter of the network. The paper's distance compares weight tensors row by row,
+where a row holds all weights that lead to one output; its two rivals (Table T7) compare all parameters as one long vector.
 """
 
 import copy
@@ -71,19 +71,25 @@ def real_gradients(
         parameters: its parameters.
         x: normalised images of one class.
         label: the class.
-        chunk: how many images pass the network at a time; this bounds memory and keeps activations in the cache. It changes
-            the result by rounding alone, since no network in stage C couples the images of a batch.
+        chunk: how many images pass the network at a time, which bounds memory and keeps activations in the cache. It changes
+            the result only by rounding, since no network couples the images of a batch during condensation.
+
+    Returns:
+        The gradient, a tensor for each parameter.
     """
-
-    def gradients(part: Tensor) -> Gradients:
+    found: list[Tensor] = []
+    for part in x.split(chunk):
         y = torch.full((len(part),), label, device=x.device)
-        return torch.autograd.grad(F.cross_entropy(network(part), y, reduction="sum") / len(x), parameters)
-
-    return total(map(gradients, x.split(chunk)))
+        gradients = torch.autograd.grad(F.cross_entropy(network(part), y, reduction="sum") / len(x), parameters)
+        if found:
+            torch._foreach_add_(found, gradients)
+        else:
+            found = list(gradients)
+    return found
 
 
 def total(parts: Iterable[Gradients]) -> list[Tensor]:
-    """Add up gradients in their order, each as it comes, in the first one's tensors."""
+    """Add up gradients one by one, in the tensors of the first."""
     parts = iter(parts)
     found = list(next(parts))
     for part in parts:
@@ -101,15 +107,18 @@ def matching_loss(
     """D(∇_θ L^S_c, ∇_θ L^T_c) for several classes at once, differentiable with respect to the images.
 
     Args:
-        network: φ; its parameters are held fixed.
+        network: φ, whose parameters are held fixed.
         kind: one of the three distances.
         real: for each parameter, the real gradients of these classes stacked along the first axis.
         images: the synthetic images, class by class.
-        labels: the classes, or a label for each image where one "class" has many.
+        labels: one for each class, or one for each image.
+
+    Returns:
+        The distance for each class.
     """
     parameters = {name: p.detach() for name, p in network.named_parameters()}
     buffers = dict(network.named_buffers())
-    # A body of its own, sharing tensors: `functional_call` puts others into it, and another thread may be using the network.
+    # A copy that shares the tensors, since `functional_call` replaces them while another thread may be using the network.
     body = copy.deepcopy(network, {id(t): t for t in (*network.parameters(), *network.buffers())})
     measure = distance(kind)
 

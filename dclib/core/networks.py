@@ -1,12 +1,13 @@
-"""The networks of the paper (Sec. 3, appendix A), and AlexCifarNet, with which it compares to Wang et al. (2018).
+"""The networks of the paper (Sec. 3, appendix A), AlexCifarNet (Wang et al., 2018), and users' own networks.
 
-`build` turns a `spec.Network` into a `Classifier` for given channels, classes and image size. All of it may be differentiated
-twice and mapped by `torch.func.vmap`: no operation works in place, and layer norm is our own. The `forward`s opt out of the
-tests' type checker, which `torch.compile` cannot trace.
+`build` turns a `spec.Network` into a module for given channels, classes and image size. Our networks can be differentiated twice
+and mapped by `torch.func.vmap`: no operation works in place, and layer norm is our own. The `forward`s opt out of the tests' type
+checker, which `torch.compile` cannot trace.
 """
 
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count
 from typing import no_type_check
@@ -16,17 +17,25 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..errors import SpecError
+from ..errors import DclibError, SpecError, first_line
 from ..spec import FAMILIES, Network, OwnNetwork
-from . import factories
-from .seeded import seeded
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU, "leakyrelu": lambda: nn.LeakyReLU(0.01)}
 GROUPS = 4  # of group norm
 
+_alone = threading.Lock()  # torch has one default generator for all threads
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Let torch draw from `seed` on the CPU, one thread at a time, and put its default generator back afterwards."""
+    with _alone, torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the accelerators too
+        yield
+
 
 class Classifier(nn.Module):
-    """A network as `features`, up to the penultimate layer, and `classifier`, the last linear one; it maps images to logits."""
+    """Maps images to logits: `features`, all layers up to the penultimate one, then `classifier`, the last linear layer."""
 
     def __init__(self, features: nn.Sequential, classifier: nn.Linear) -> None:
         super().__init__()
@@ -38,7 +47,7 @@ class Classifier(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """Layer norm over (C, h, w), its affine parameters outside `F.layer_norm`: inside, second derivatives under vmap are wrong."""
+    """Layer norm over (C, h, w), with the affine part outside `F.layer_norm`: inside, second derivatives under vmap are wrong."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -51,7 +60,7 @@ class LayerNorm(nn.Module):
 
 
 class _TooSmall(Exception):
-    """The image has shrunk to nothing, or to one pixel where instance norm would leave only zeros."""
+    """The image has shrunk to nothing, or to one pixel, of which instance norm would leave only zeros."""
 
 
 def _norm(kind: str, shape: tuple[int, int, int]) -> nn.Module:
@@ -68,7 +77,7 @@ def _norm(kind: str, shape: tuple[int, int, int]) -> nn.Module:
 
 
 class _Stack:
-    """Layers in a row, with the shape (channels, height, width) that has come out of them so far."""
+    """A list of layers, and the shape (channels, height, width) of what the last of them returns."""
 
     def __init__(self, shape: tuple[int, int, int]) -> None:
         if min(shape) < 1:
@@ -170,7 +179,7 @@ class Residual(nn.Module):
 
 
 def _residual(net: Network, stack: _Stack, out: int, halve: bool) -> None:
-    """Append a basic block that halves the image, if it does, by stride 2 or by stride 1 and 2×2 average pooling."""
+    """Append a basic block; `halve` halves the image by stride 2, or by stride 1 and 2×2 average pooling."""
     stride = 2 if halve and net["downsampling"] == "stride" else 1
     pooling = "avg" if halve and net["downsampling"] == "average" else "none"
     body, shortcut = _Stack(stack.shape), _Stack(stack.shape)
@@ -210,7 +219,7 @@ def _fits(net: Network, shape: tuple[int, int, int]) -> bool:
 
 
 def _initialise(model: nn.Module, init: str) -> None:
-    """Draw the weights anew: He's normal (fan in, gain √2) or Glorot's, with zero biases; "pytorch" leaves its own."""
+    """Draw the weights again: He's normal (fan in, gain √2) or Glorot's, with zero biases; "pytorch" keeps PyTorch's own."""
     draw = {"kaiming": partial(nn.init.kaiming_normal_, nonlinearity="relu"), "xavier": nn.init.xavier_normal_}
     for layer in model.modules() if init != "pytorch" else ():
         if isinstance(layer, nn.Conv2d | nn.Linear):
@@ -220,29 +229,58 @@ def _initialise(model: nn.Module, init: str) -> None:
 
 
 def build(network: Network, *, channels: int, classes: int, size: tuple[int, int], seed: int, stage: str = "train") -> nn.Module:
-    """Build a network and draw its weights from `seed`, leaving the global random state as it was.
+    """Build a network and draw its weights from `seed`; torch's global random state stays as it is.
 
     Args:
-        network: its family and options, those at "auto" resolved for `stage`; or a user's own (see `factories`).
-        channels, classes: at least 1.
+        network: one of ours, whose "auto" options are resolved for `stage`, or a user's.
+        channels: of the images, at least 1.
+        classes: at least 1.
         size: height and width of the images in pixels.
         seed: of the weights.
         stage: "condense" or "train".
 
     Returns:
-        A `Classifier`, or what the user's factory gives, on the CPU, in float32 and in training mode.
+        A `Classifier`, or the module that the user's factory returns, on the CPU, in float32 and in training mode.
 
     Raises:
-        SpecError: fewer channels or classes than 1, images too small for the network, or a width that group norm cannot split.
+        SpecError: fewer channels or classes than 1, images too small for the network, a width that group norm cannot split, or a
+            user's factory that fails.
     """
     net = network.resolve(stage)
     if min(channels, classes) < 1:
         raise SpecError(f"{net} needs at least 1 channel and 1 class, not {channels} and {classes}")
     if isinstance(net, OwnNetwork):
-        return factories.build(net, channels=channels, classes=classes, size=size, seed=seed)
+        what = f"cannot be built for {channels} channels, {classes} classes and {by(size)} pixels"
+        with seeded(seed), explained(net, what):
+            model = net.factory(channels=channels, classes=classes, size=size)
+        require(isinstance(model, nn.Module), net, f"gives a {type(model).__name__}: return an nn.Module")
+        return model.float().train()
     try:
         with seeded(seed):
             return _construct(net, (channels, *size), classes)
     except _TooSmall:
         least = next(side for side in count(1) if _fits(net, (channels, side, side)))
-        raise SpecError(f"{net} cannot take images of {size[0]}x{size[1]} pixels: use at least {least}x{least}") from None
+        raise SpecError(f"{net} cannot take images of {by(size)} pixels: use at least {by((least, least))}") from None
+
+
+def by(sides: Sequence[int]) -> str:
+    """Return a shape in words: 32x32."""
+    return "x".join(map(str, sides))
+
+
+def require(ok: bool, network: OwnNetwork, sentence: str) -> None:
+    """Raise `SpecError` with the name of a user's network and a sentence, unless `ok`."""
+    if not ok:
+        raise SpecError(f"{network.family} {sentence}")
+
+
+@contextmanager
+def explained(network: OwnNetwork, what: str) -> Iterator[None]:
+    """Turn an exception of the user's code into a `SpecError` of one sentence, with the exception as its cause."""
+    try:
+        yield
+    except DclibError:
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {first_line(error)}"
+        raise SpecError(f"{network.family} {what} ({said}): repair it, or use another network") from error

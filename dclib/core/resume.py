@@ -1,31 +1,37 @@
-"""A long computation in equal steps that can be stopped at any moment and goes on, from a file, to the identical result.
+"""The loop of everything that is computed step by step: stopped or killed at any moment, it continues from a file to the same bits.
 
-The baselines that learn something (`gan`, `distill`) are `Work`: they say what one step does and which tensors it leaves
-behind; `run` counts, times, saves and stops. Algorithm 1 has a loop of its own in `condense`, which can stop inside a step.
+Condensation and the methods that learn something are each a `Work`, which says what one step does and which tensors later steps
+need. `run` counts the steps, times them, saves the work and stops it.
 """
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..errors import Interrupted
+from ..errors import FileError, Interrupted
 from .checkpoint import load_tensors, save_tensors
+from .ranks import ALONE, Ranks
 
-CHECKPOINT_SECONDS = 20.0
+CHECKPOINT_SECONDS = 20.0  # between two checkpoints
+
+
+class Stopped(Exception):
+    """Raised by a step that is told to stop before its end; the work is then as it was before the step."""
 
 
 class Work(ABC):
-    """What is computed step by step; everything random in step k must come from generators derived from the seed and k.
+    """A computation in steps. Whatever is random in step k comes from generators derived from the seed and k.
 
     Attributes:
         k: steps done.
-        losses: what `step` returned for each of them.
-        seconds: spent in them, in all processes that worked on it.
+        losses: what `step` returned, one entry for each step done.
+        seconds: time spent in steps, over all processes that worked on it.
         kept: the names of the lists that a checkpoint holds beside these numbers.
     """
 
@@ -36,15 +42,19 @@ class Work(ABC):
 
     @abstractmethod
     def step(self) -> Any:
-        """Do step `self.k` and return its loss, a number or a list of numbers."""
+        """Do step `self.k` and return its loss, a number or a list of numbers; or raise `Stopped` and change nothing."""
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """Return by name all that later steps depend on."""
+        """Return by name all tensors that later steps depend on."""
 
     @abstractmethod
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Take over what `tensors` returned in another process."""
+        """Take over the tensors that `tensors` returned in another process."""
+
+    def finished(self) -> bool:
+        """Whether the work is over before all its steps are done."""
+        return False
 
 
 def run(
@@ -58,61 +68,80 @@ def run(
     on_resume: Callable[[Any], None] = lambda work: None,
     should_stop: Callable[[], bool] = lambda: False,
     keep: bool = False,
+    also: Mapping[str, Any] = MappingProxyType({}),
+    ranks: Ranks = ALONE,
 ) -> None:
     """Do all steps that are missing.
 
     Args:
         work: just constructed.
-        steps: how many there are in all.
-        identity: names and values that tell this run from every other.
+        steps: the number of steps in all.
+        identity: names and values that tell this computation from every other.
         what: the steps' name in the plural, for messages.
-        checkpoint: a file that keeps the state every 20 seconds; found there, the run goes on from it.
+        checkpoint: a file that keeps the state every 20 seconds; if it exists, the work continues from it.
         on_step: called with `work` after each step.
-        on_resume: called with `work` once it is what a checkpoint held.
-        should_stop: asked before each step; True saves the state and raises.
-        keep: whether the checkpoint is to hold the state after the last step, too.
+        on_resume: called with `work` once it has the state that the checkpoint held.
+        should_stop: asked before each step; True saves the state and raises `Interrupted`.
+        keep: save the state after the last step, too; a checkpoint with more than `steps` steps is then not used, where
+            otherwise it is refused.
+        also: values that older checkpoints have in place of those in `identity`, by name.
+        ranks: the processes that share the work; the first of them reads and writes the checkpoint.
 
     Raises:
-        Interrupted: `should_stop` said so; the same call goes on from the checkpoint.
-        FileError: the checkpoint is damaged, belongs to another run or cannot be written.
+        Interrupted: the work was stopped; the same call continues from the checkpoint.
+        FileError: the checkpoint is damaged, belongs to another run, has too many steps or cannot be written.
     """
+    path = Path(checkpoint) if checkpoint is not None and ranks.rank == 0 else None
+    names = ("k", *work.kept, "seconds")
+
+    def save() -> None:
+        if path is not None:
+            save_tensors(path, work.tensors(), {name: getattr(work, name) for name in names}, identity)
+
     begun = -1
-    if checkpoint is not None and Path(checkpoint).exists():
-        _resume(work, checkpoint, identity)
+    if _resume(work, path, steps, identity, what, keep, also, ranks):
         begun = work.k
         on_resume(work)
     saved = time.monotonic()
-    while work.k < steps:
-        if should_stop():
-            _save(work, checkpoint, identity)
-            raise Interrupted(f"stopped after {work.k} of {steps} {what}; the same command goes on from there")
-        _do_step(work)
+    while work.k < steps and not work.finished():
+        start = time.perf_counter()
+        try:
+            if should_stop():
+                raise Stopped
+            loss = work.step()
+        except Stopped:
+            save()
+            raise Interrupted(f"stopped after {work.k} of {steps} {what}; the same command goes on from there") from None
+        work.losses.append(loss)
+        work.k += 1
+        work.seconds += time.perf_counter() - start
         on_step(work)
         if time.monotonic() - saved > CHECKPOINT_SECONDS:
-            saved = _save(work, checkpoint, identity)
+            save()
+            saved = time.monotonic()
     if keep and work.k > begun:
-        _save(work, checkpoint, identity)
+        save()
 
 
-def _do_step(work: Work) -> None:
-    start = time.perf_counter()
-    work.losses.append(work.step())
-    work.k += 1
-    work.seconds += time.perf_counter() - start
-
-
-def _save(work: Work, checkpoint: Path | str | None, identity: dict) -> float:
-    if checkpoint is not None:
-        about = {name: getattr(work, name) for name in ("k", *work.kept, "seconds")}
-        save_tensors(checkpoint, work.tensors(), about, identity)
-    return time.monotonic()
-
-
-def _resume(work: Work, checkpoint: Path | str, identity: dict) -> None:
-    names = ("k", *work.kept, "seconds")
-    tensors, about = load_tensors(checkpoint, identity, set(work.tensors()), names)
-    work.restore(tensors)
-    vars(work).update({name: about[name] for name in names})
+def _resume(
+    work: Work, path: Path | None, steps: int, identity: dict, what: str, keep: bool, also: Mapping[str, Any], ranks: Ranks
+) -> bool:
+    """Give all ranks the state that the first one finds in its checkpoint; False if there is none to use."""
+    found, names = None, ("k", *work.kept, "seconds")
+    if path is not None and path.exists():
+        tensors, about = load_tensors(path, identity, set(work.tensors()), names, also)
+        if about["k"] <= steps:
+            work.restore(tensors)
+            found = {name: about[name] for name in names}
+        elif not keep:
+            done = f"is of this run and has {about['k']} {what} behind it, more than the {steps} asked for"
+            raise FileError(f"the checkpoint {path} {done}: ask for {about['k']} or more, or remove it")
+    found = ranks.share(found)
+    if found is None:
+        return False
+    vars(work).update(found)
+    ranks.copy(work.tensors().values())
+    return True
 
 
 def optimiser_tensors(prefix: str, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -122,7 +151,7 @@ def optimiser_tensors(prefix: str, optimiser: torch.optim.Optimizer) -> dict[str
 
 
 def restore_optimiser(prefix: str, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Take over what `optimiser_tensors` returned under the same prefix."""
+    """Take over the state that `optimiser_tensors` returned under the same prefix."""
     state: dict[int, dict[str, Tensor]] = {}
     for full, tensor in tensors.items():
         if full.startswith(f"{prefix}."):

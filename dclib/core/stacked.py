@@ -1,8 +1,8 @@
-"""Stage T for several networks at once: their parameters stacked, one batch of each passing together (torch.func).
+"""Stage T for several networks at once: their parameters are stacked, and a batch of each passes together (torch.func).
 
-A small set does not fill a GPU, twenty networks do, be they trained on one set or on as many (Table T8 has a thousand, with a
-network for each). Every network keeps its own images and seed, and so its own weights, shuffling and augmentation: it is the
-one that `train.train` trains alone, up to the order of summation. On two cores stacking gains nothing.
+One small set does not fill a GPU; twenty networks do, on one set or on twenty (Table T8 has a thousand sets with a network each).
+Every network keeps its own images and seed, and so its own weights, shuffling and augmentation: up to the order of summation it
+is the network that `train.train` trains alone. On two cores stacking gains nothing.
 """
 
 import copy
@@ -72,11 +72,11 @@ def train_together(
     capture: bool = False,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Stack:
-    """Train networks side by side and return them stacked.
+    """Train networks on a small set each and return them stacked.
 
     Args:
         networks: with fresh weights, on the images' device.
-        images: normalised, those of each network.
+        images: normalised, the set of each network.
         labels: their classes.
         hyper: resolved hyper-parameters of stage T.
         rates: the learning rate of each epoch.
@@ -85,7 +85,7 @@ def train_together(
         should_stop: asked before each epoch; True raises.
 
     Raises:
-        Interrupted: `should_stop` said so.
+        Interrupted: `should_stop` returned True.
     """
     stack = Stack(networks, hyper.precision)
     descent = Descent(stack, hyper, capture)
@@ -111,20 +111,20 @@ def _batches(
 
 
 class Descent:
-    """SGD with momentum for all networks of a stack; a step of each size and rate is prepared, and captured, once.
+    """SGD with momentum for all networks of a stack. A step is prepared, and captured, once for each batch size and rate.
 
-    Where the rate changes, momentum starts afresh.
+    When the rate changes, the momentum starts afresh.
 
     Args:
-        stack: whose parameters move.
-        hyper: momentum and weight decay count.
+        stack: whose parameters are trained.
+        hyper: its `momentum` and `weight_decay` count.
         capture: whether to replay steps as CUDA graphs.
     """
 
     def __init__(self, stack: Stack, hyper: Training | ShortTraining, capture: bool):
         self.stack, self.hyper, self.capture = stack, hyper, capture
         self.momenta = [torch.zeros_like(p) for p in stack.parameters]
-        self.steps: dict[tuple[int, float], _Step] = {}
+        self.steps: dict[tuple[int, float], tuple[Tensor, Tensor, Callable[[], None]]] = {}
         self.rate: float | None = None
 
     def __call__(self, rate: float, x: Float[Tensor, "k b c h w"], y: Int[Tensor, "k b"]) -> None:
@@ -134,35 +134,20 @@ class Descent:
             self.rate = rate
         size = y.shape[1], rate
         if size not in self.steps:
-            self.steps[size] = _Step(self.stack, self.momenta, self.hyper, rate, x, y, self.capture)
-        self.steps[size](x, y)
+            self.steps[size] = self._prepare(x.clone(), y.clone(), rate)
+        kept_x, kept_y, step = self.steps[size]
+        kept_x.copy_(x)
+        kept_y.copy_(y)
+        step()
 
+    def _prepare(self, x: Tensor, y: Tensor, rate: float) -> tuple[Tensor, Tensor, Callable[[], None]]:
+        """Return the tensors that a step reads its batch from, and the step."""
+        h, parameters = self.hyper, self.stack.parameters
 
-class _Step:
-    """One step of SGD on a batch of fixed size, for all networks."""
+        def step() -> None:
+            losses = F.cross_entropy(self.stack(x).flatten(0, 1), y.flatten(), reduction="none").view(y.shape).mean(1)
+            gradients = torch.autograd.grad(losses.sum(), parameters)
+            engines.descend(parameters, self.momenta, gradients, rate, h.momentum, h.weight_decay)
 
-    def __init__(
-        self,
-        stack: Stack,
-        momenta: list[Tensor],
-        hyper: Training | ShortTraining,
-        rate: float,
-        x: Tensor,
-        y: Tensor,
-        capture: bool,
-    ):
-        self.stack, self.momenta, self.hyper, self.rate = stack, momenta, hyper, rate
-        self.x, self.y = x.clone(), y.clone()
-        changed = [*stack.parameters, *stack.buffers.values(), *momenta]
-        self.step = engines.Captured(self._step, changed) if capture else self._step
-
-    def __call__(self, x: Tensor, y: Tensor) -> None:
-        self.x.copy_(x)
-        self.y.copy_(y)
-        self.step()
-
-    def _step(self) -> None:
-        parameters, logits = self.stack.parameters, self.stack(self.x)
-        losses = F.cross_entropy(logits.flatten(0, 1), self.y.flatten(), reduction="none").view(self.y.shape).mean(1)
-        gradients = torch.autograd.grad(losses.sum(), parameters)
-        engines.descend(parameters, self.momenta, gradients, self.rate, self.hyper.momentum, self.hyper.weight_decay)
+        changed = [*parameters, *self.stack.buffers.values(), *self.momenta]
+        return x, y, engines.Captured(step, changed) if self.capture else step

@@ -1,7 +1,7 @@
 """Stage T: train networks from scratch on a small set and test them on the real test images (appendix A; PROTOCOL of the book).
 
-On a CPU networks are trained side by side (see `lanes`), on a GPU stacked. A module serves one network after another: each one's
-weights are drawn from its own seed and loaded into it, so that a compiled form is compiled once.
+On a CPU several networks are trained side by side (see `lanes`), on a GPU they are stacked (see `stacked`). One module serves one
+network after another, with weights drawn from each one's seed, so that it is compiled once.
 """
 
 import threading
@@ -22,15 +22,18 @@ from . import lanes, networks, trial
 from .augment import augment
 from .stacked import STOPPED, TOGETHER, train_together
 
-Small = tuple[Float[Tensor, "n c h w"], Int[Tensor, " n"]]  # a set: images, normalised, and their classes
+Small = tuple[Float[Tensor, "n c h w"], Int[Tensor, " n"]]  # a set: normalised images and their classes
 Tested = tuple[int, float, float]  # a network's seed, its accuracy in percent, its seconds
-TEST_BATCH = {"cpu": 25, "cuda": 2500}  # images that pass a network at a time: on a CPU so few that feature maps stay in the cache
+TEST_BATCH = {"cpu": 25, "cuda": 2500}  # images tested at a time; on a CPU so few that feature maps stay in the cache
 
 
 def schedule(hyper: Training) -> list[float]:
-    """Return the learning rate of each of the E + 1 epochs: a tenth from the one after epoch E // 2 + 1."""
-    h = hyper.resolve()
-    return [h.lr * (0.1 if epoch > h.epochs // 2 + 1 else 1.0) for epoch in range(h.epochs + 1)]
+    """Return the learning rate of each of the E + 1 epochs: a tenth from the one after epoch E // 2 + 1.
+
+    Args:
+        hyper: resolved hyper-parameters.
+    """
+    return [hyper.lr * (0.1 if epoch > hyper.epochs // 2 + 1 else 1.0) for epoch in range(hyper.epochs + 1)]
 
 
 def train(
@@ -49,55 +52,38 @@ def train(
         network: with fresh weights, on the images' device.
         images: normalised.
         labels: their classes.
-        hyper: the hyper-parameters of stage T.
+        hyper: resolved hyper-parameters of stage T.
         seed: of shuffling and augmentation.
-        forward: a compiled form of the network, if any.
+        forward: a compiled form of the network, if there is one.
         should_stop: asked before each epoch; True raises.
 
     Raises:
-        Interrupted: `should_stop` said so.
+        Interrupted: `should_stop` returned True.
     """
-    h, forward, rates = hyper.resolve(), network if forward is None else forward, schedule(hyper)
+    forward, losses, last = network if forward is None else forward, [], None
     shuffle, augmentation = generator(seed, "shuffle"), generator(seed, "augment")
-    losses, lr = [], None
+    rule = dict(momentum=hyper.momentum, weight_decay=hyper.weight_decay, fused=True)
     network.train()
-    for rate in rates:
+    for rate in schedule(hyper):
         if should_stop():
             raise Interrupted(STOPPED)
-        if rate != lr:  # a fresh optimiser: the momentum starts again from zero
-            optimiser = sgd(network, rate, h)
-            lr = rate
-        losses.append(_epoch(forward, optimiser, images, labels, h, shuffle, augmentation))
+        if rate != last:  # a fresh optimiser, so that the momentum starts from zero
+            optimiser, last = torch.optim.SGD(network.parameters(), lr=rate, **rule), rate
+        total = images.new_zeros(())
+        for part in _batches(len(images), hyper.batch, shuffle):
+            x = augment(images[part], hyper.operations, augmentation)
+            loss = F.cross_entropy(forward(x), labels[part])
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            total += loss.detach() * len(part)
+        losses.append(total / len(images))
     return torch.stack(losses).tolist()
 
 
-def sgd(network: nn.Module, lr: float, hyper: Training) -> torch.optim.SGD:
-    """The optimiser of stage T."""
-    return torch.optim.SGD(network.parameters(), lr=lr, momentum=hyper.momentum, weight_decay=hyper.weight_decay, fused=True)
-
-
-def _epoch(
-    forward: Callable[[Tensor], Tensor],
-    optimiser: torch.optim.Optimizer,
-    images: Tensor,
-    labels: Tensor,
-    hyper: Training,
-    shuffle: torch.Generator,
-    augmentation: torch.Generator,
-) -> Float[Tensor, ""]:
-    """One pass over the set; a set that fits into one batch needs no shuffling."""
-    parts = [torch.arange(len(images))]
-    if len(images) > hyper.batch:
-        parts = list(torch.randperm(len(images), generator=shuffle).split(hyper.batch))
-    total = images.new_zeros(())
-    for part in parts:
-        x = augment(images[part], hyper.operations, augmentation) if hyper.operations else images[part]
-        optimiser.zero_grad(set_to_none=True)
-        loss = F.cross_entropy(forward(x), labels[part])
-        loss.backward()
-        optimiser.step()
-        total += loss.detach() * len(part)
-    return total / len(images)
+def _batches(count: int, size: int, shuffle: torch.Generator) -> Sequence[Int[Tensor, " b"]]:
+    """The batches of one epoch; a set that fits into one batch needs no shuffling."""
+    return torch.randperm(count, generator=shuffle).split(size) if count > size else [torch.arange(count)]
 
 
 @torch.inference_mode()
@@ -111,7 +97,7 @@ def accuracy(network: nn.Module, dataset: Dataset, dtype: torch.dtype = torch.fl
 
 
 def work(hyper: Training, networks: int, images: int) -> int:
-    """How many passes of some ten images each the trainings take: what compiling saves time on."""
+    """How many passes of ten images through a network the trainings take, by which `engine.choose` decides."""
     return networks * (hyper.resolve().epochs + 1) * max(1, images // 10)
 
 
@@ -124,7 +110,7 @@ def evaluate(
     seeds: Iterable[int],
     **how: Any,
 ) -> list[float]:
-    """Train one network for each seed on one set and return their test accuracies in percent.
+    """Train one network for each seed on one small set and test them.
 
     Args:
         images: normalised with the data set's mean and standard deviation.
@@ -132,9 +118,13 @@ def evaluate(
         dataset, hyper, how: as for `evaluate_each`.
         seeds: one for each network.
 
+    Returns:
+        The networks' test accuracies in percent.
+
     Raises:
         DataError: the images do not have the shape of the data set's.
-        Interrupted: `should_stop` said so.
+        SpecError: a user's network cannot be used (see `trial`).
+        Interrupted: `should_stop` returned True.
     """
     seeds = list(seeds)
     return evaluate_each([(images, labels)] * len(seeds), dataset, hyper, seeds=seeds, **how)
@@ -152,43 +142,45 @@ def evaluate_each(
     on_network: Callable[[int, float, float], None] = lambda seed, accuracy, seconds: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[float]:
-    """Train one network on each of several sets, side by side, and return their test accuracies in percent.
+    """Train one network on each of several small sets, and test them.
 
     Args:
-        small: the sets, all with as many images; for several networks on one, it is given as often.
+        small: the sets, all of one size; a set may be given several times.
         dataset: whose test images are classified.
         hyper: the hyper-parameters of stage T.
         seeds: one for each set.
-        several: whether to train as if side by side with others; by default, if there are several seeds. A network trained later
-            than its companions is then, on a CPU, the same to the last bit.
-        device: "auto", "cpu", "cuda" …
+        several: use the parallel code path even for one network, so that on a CPU its bits match those of a network trained
+            beside others; by default only for several seeds.
+        device: "auto", "cpu", "cuda" or "cuda:1".
         engine: "auto", "eager", "compiled" or "captured".
-        on_network: called with each seed, accuracy and the seconds that the network took, or its share of those it took together
-            with others.
+        on_network: called with each seed, its accuracy, and its seconds or its share of the seconds spent on several networks.
         should_stop: asked before each epoch.
+
+    Returns:
+        The networks' test accuracies in percent.
 
     Raises:
         DataError: the images do not have the shape of the data set's.
-        SpecError: a network of the user's own cannot be used (see `trial`).
-        Interrupted: `should_stop` said so.
+        SpecError: a user's network cannot be used (see `trial`).
+        Interrupted: `should_stop` returned True.
     """
     h, where, theirs = hyper.resolve(), engines.resolve_device(device), tuple(dataset.x_test.shape[1:])
     if wrong := [tuple(x.shape[1:]) for x, _ in small if tuple(x.shape[1:]) != theirs]:
         raise DataError(f"the set's images have shape {wrong[0]} and those of {dataset.name} {theirs}")
     trial.check(h.network, dataset, h.precision)
     small = [(x.to(where, engines.dtype(h.precision)), y.to(where)) for x, y in small]
-    chosen = engines.choose(engine, where, sum(work(h, 1, len(y)) for _, y in small))
+    chosen = engines.choose(engine, where, work(h, len(seeds), len(small[0][1]) if small else 0))
     with engines.arithmetic(h.precision, where):
         given, accuracies = (small, dataset.to(where), h, seeds, should_stop), []
         beside = lanes.count(where) if (len(seeds) > 1 if several is None else several) else 1
-        for seed, found, seconds in _together(*given) if chosen == "captured" else _side_by_side(*given, chosen, beside):
+        for seed, found, seconds in _stacked(*given) if chosen == "captured" else _side_by_side(*given, chosen, beside):
             accuracies.append(found)
             on_network(seed, found, seconds)
         return accuracies
 
 
 def draw(network: Network, dataset: Dataset, seed: int, like: Tensor) -> nn.Module:
-    """The network of that seed for a data set, with fresh weights, where and in the precision that `like` is."""
+    """Build the network of a seed for a data set, on the device and in the precision of `like`."""
     return networks.build(network, **dataset.shape, seed=generator(seed, "weights").initial_seed()).to(like)
 
 
@@ -201,7 +193,7 @@ def _side_by_side(
     engine: str,
     beside: int,
 ) -> Iterator[Tested]:
-    """So many networks at a time; a lane keeps its module."""
+    """Train `beside` networks at a time, each lane with a module of its own."""
     own, given_up = threading.local(), threading.Event()
 
     def one(item: tuple[Small, int]) -> Tested:
@@ -218,9 +210,10 @@ def _side_by_side(
     yield from lanes.each(one, zip(small, seeds, strict=True), beside, given_up.set)
 
 
-def _together(
+def _stacked(
     small: Sequence[Small], dataset: Dataset, h: Training, seeds: Sequence[int], should_stop: Callable[[], bool]
 ) -> Iterator[Tested]:
+    """Train `TOGETHER` networks at a time, stacked, and test them one by one."""
     network, rates = draw(h.network, dataset, 0, small[0][0]), schedule(h)
     for part in (slice(i, i + TOGETHER) for i in range(0, len(seeds), TOGETHER)):
         start, some = time.perf_counter(), seeds[part]

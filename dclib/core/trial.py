@@ -1,8 +1,8 @@
-"""Tries a user's own network once, on a few images of the data set and on noise, before hours are spent on it.
+"""The trial of a user's network, on a few images of the data set and on noise, before a run spends hours on it.
 
-Algorithm 1 asks more of a network than training does: its gradient is differentiated again, for several classes at once
-(`vmap`), images must not see each other while gradients are matched, and a run that is resumed must meet the same numbers.
-Whatever does not hold is refused in a sentence. `book/own_networks` says what works.
+Algorithm 1 asks more of a network than training does. Its gradient is differentiated again, for several classes at once (`vmap`);
+the images of a batch must not affect each other while gradients are matched; a resumed run must compute the same numbers. A
+network that does not meet this is refused in one sentence. `book/own_networks` lists what works.
 """
 
 import torch
@@ -13,22 +13,22 @@ from ..data.dataset import Dataset
 from ..spec import Network, OwnNetwork
 from . import engine as engines
 from . import matching
-from .factories import build, by, explained, require
+from .networks import build, by, explained, require
 
 COUNT = 3  # images of each class in the trial
-NEAR = 1e-6  # of the largest number: rounding in float64, and no more
+NEAR = 1e-6  # tolerance, relative to the largest number: float64 rounds far below it
 
 
 def check(network: Network, dataset: Dataset, precision: str = "float32") -> None:
-    """Refuse a user's network that gradient matching cannot use, trying each once for each data set; ours need no trial.
+    """Refuse a user's network that gradient matching cannot use. Each is tried once for each data set; ours need no trial.
 
     Args:
         network: ours or a user's.
-        dataset: whose images it is to see.
-        precision: in bfloat16 images come in another order in memory (channels last), which not every network takes.
+        dataset: whose images the network is for.
+        precision: "bfloat16" stores images channels last, which not every network takes.
 
     Raises:
-        SpecError: the sentence says what does not hold.
+        SpecError: the network does not meet a condition, which the sentence names.
     """
     tried = network, id(getattr(network, "factory", None)), dataset.hash, precision
     if isinstance(network, OwnNetwork) and tried not in _tried:
@@ -41,8 +41,9 @@ _tried: set[tuple] = set()
 
 def _try(network: OwnNetwork, dataset: Dataset, precision: str) -> None:
     shape = dataset.shape
-    model = build(network, **shape, seed=0)
-    same = _same(model.state_dict(), build(network, **shape, seed=0).state_dict())
+    model, twin = (build(network, **shape, seed=0) for _ in range(2))
+    state, other = model.state_dict(), twin.state_dict()
+    same = state.keys() == other.keys() and all(torch.equal(value, other[name]) for name, value in state.items())
     require(same, network, "has other weights each time it is built from one seed: draw them with torch's own generator")
     model = model.double()
     with torch.random.fork_rng(devices=[]):
@@ -59,14 +60,14 @@ def _try(network: OwnNetwork, dataset: Dataset, precision: str) -> None:
 
 
 def _some(dataset: Dataset, c: int) -> Tensor:
-    """A few images of a class on the CPU, normalised, some of them twice where it has fewer."""
+    """Return `COUNT` normalised images of a class on the CPU; a class with fewer images repeats them."""
     members = dataset.class_indices(c)
     pixels = dataset.x_train[members[torch.arange(COUNT, device=members.device) % len(members)]]
     return dataset.normalise(pixels).double().cpu()
 
 
 def _check_output(network: OwnNetwork, model: nn.Module, x: Tensor, classes: int) -> None:
-    """Logits of the right shape, no draws at random, and no image that sees another but through a batch norm of torch's."""
+    """Require logits of the right shape, no random draws, and images that affect each other only through torch's batch norm."""
     with torch.no_grad(), explained(network, f"cannot take images of {by(x.shape[1:])} pixels in float64"):
         first, again = model(x), model(x)
     right = isinstance(first, Tensor) and first.shape == (len(x), classes) and first.is_floating_point()
@@ -99,7 +100,7 @@ def _check_parameters(network: OwnNetwork, model: nn.Module, x: Tensor) -> None:
 
 
 def _check_matching(network: OwnNetwork, model: nn.Module, real: Tensor, images: Tensor) -> None:
-    """The derivative of the matching loss by the images, for several classes at once and for each alone, must be one."""
+    """Require one derivative of the matching loss by the images, for several classes at once and for each alone."""
     parameters, labels = list(model.parameters()), torch.arange(len(images))
     with explained(network, "cannot be differentiated twice"):
         targets = [matching.real_gradients(model, parameters, x, c, len(x)) for c, x in enumerate(real)]
@@ -121,7 +122,3 @@ def _alone(model: nn.Module, parameters: list[Tensor], target: list[Tensor], x: 
 
 def _near(a: Tensor, b: Tensor) -> bool:
     return bool((a - b).abs().max() <= NEAR * max(1e-3, float(a.abs().max())))
-
-
-def _same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
-    return a.keys() == b.keys() and all(torch.equal(value, b[name]) for name, value in a.items())

@@ -22,9 +22,7 @@ from ..spec import derive
 from . import sources
 from .arrays import ARRAYS, VIEWS, Raw, canonical, check, convert, measure
 from .formats import is_npz, read_path
-from .sources import KNOWN, Known, available
-
-__all__ = ["KNOWN", "Dataset", "available", "generator", "hold_out", "load"]
+from .sources import KNOWN, Known
 
 
 def generator(seed: int, *purpose: object) -> torch.Generator:
@@ -191,7 +189,8 @@ def assemble(
     name: str, raw: Raw, side: int = 0, channels: int = 0, known: Known | None = None, views: Sequence[str] = ()
 ) -> Dataset:
     """Check the arrays, convert the images, change them as the views say, order them, and add names and normalisation."""
-    raw, arrays = check(raw, len(known.classes), known.channels) if known else check(raw), []
+    raw = check(raw, len(known.classes), known.channels) if known else check(raw)
+    arrays = []
     for images, labels in ((raw.x_train, raw.y_train), (raw.x_test, raw.y_test)):
         images = convert(images, side, channels, raw.where)
         for view in views:

@@ -58,10 +58,10 @@ def read_path(path: Path, image_size: int = 0, channels: int = 0, background: st
         return read_folder(path, image_size, channels, background)
     if background != "white":
         raise DataError(f"+onblack is for a folder of images, and {path} is none: leave out +onblack")
-    if path.is_file() and not is_npz(path):
-        raise no_data(path)
     if not path.is_file():
-        raise DataError(f"there is no file or folder {path}: {READ}")
+        raise DataError(f"there is no {'file' if is_npz(path) else 'folder'} {path}: {READ}")
+    if not is_npz(path):
+        raise no_data(path)
     return read_npz(path)
 
 

@@ -119,8 +119,10 @@ def spelled(name: str | os.PathLike, root: str | os.PathLike | None = None) -> s
         DataError: no file can be called so.
     """
     base, views = parted(name)
-    path, bare = _path(base), isinstance(name, str) and os.sep not in base and not is_npz(Path(base))
-    if not (bare and (not base or base in KNOWN or (data_root(root) / f"{base}.npz").is_file() or not path.exists())):
+    path = _path(base)
+    bare = isinstance(name, str) and os.sep not in base and not is_npz(path)
+    named = not base or base in KNOWN or (data_root(root) / f"{base}.npz").is_file()
+    if not bare or (path.exists() and not named):
         base = os.path.abspath(path)
     return "+".join((base, *views))
 
@@ -161,7 +163,7 @@ def stamp(name: str) -> str:
     """Return a text that changes, in this process, as soon as a file of the user's data of that name does."""
     place = _place(parted(name)[0])
     try:
-        states = [(path, state.st_size, state.st_mtime_ns) for path in (place, *sorted(place.rglob("*"))) if (state := path.stat())]
+        states = [(path, os.stat(path).st_size, os.stat(path).st_mtime_ns) for path in (place, *sorted(place.rglob("*")))]
     except OSError:  # data that is known, and not from an .npz; or whoever loads it says why
         states = []
     return f"{place} {hash(tuple(states))}"
@@ -210,14 +212,14 @@ def find(name: str, root: Path, download: bool = True) -> Raw:
         with nullcontext() if where == "torchvision" or not download else locked(root):
             return _from_torchvision(name, root, download)
     except Exception as error:  # torchvision lets through whatever its parsers and urllib raise
-        if where == "torchvision":
-            why = f"cannot read torchvision's files of {name} in {root} ({words(error)}): delete and fetch them again"
-            raise DataError(why) from error
-        raise DataError(
-            f"{name} is not on this machine ({words(error)}): put {name}.npz (with {', '.join(ARRAYS)}) into {root}, or put "
-            f"torchvision's files there ({', '.join(KNOWN[name].files)}), or run the command once on a machine with a network, "
-            "which downloads them"
-        ) from error
+        why = f"cannot read torchvision's files of {name} in {root} ({words(error)}): delete and fetch them again"
+        if where != "torchvision":
+            why = (
+                f"{name} is not on this machine ({words(error)}): put {name}.npz (with {', '.join(ARRAYS)}) into {root}, or put "
+                f"torchvision's files there ({', '.join(KNOWN[name].files)}), or run the command once on a machine with a "
+                "network, which downloads them"
+            )
+        raise DataError(why) from error
 
 
 def _from_torchvision(name: str, root: Path, download: bool) -> Raw:

@@ -1,1 +1,1 @@
-"""What the paper compares with and applies condensation to, one file for each method: coresets, distillation, and others."""
+"""What the paper compares condensation with and applies it to, one file for each method; `epochs` is shared by several."""

@@ -177,7 +177,6 @@ class Continual(loop.Work):
         """Take over what `tensors` returned."""
         for name, tensor in self.tensors().items():
             tensor.copy_(tensors[name])
-        self.network.train()
 
 
 def learn(

@@ -203,14 +203,10 @@ def descend(network: nn.Module, theta: list[Tensor], images: Tensor, rate: Tenso
         rate: η̃, a scalar.
         graph: whether the result will be differentiated.
     """
-    loss = loss_at(network, theta, images.flatten(0, 1), labels(images))
+    labels = torch.arange(len(images), device=images.device).repeat_interleave(images.shape[1])
+    loss = loss_at(network, theta, images.flatten(0, 1), labels)
     gradients = torch.autograd.grad(loss, theta, create_graph=graph)
     return [p - rate * g for p, g in zip(theta, gradients, strict=True)]
-
-
-def labels(images: Images) -> Int[Tensor, " n"]:
-    """Return the labels of images flattened over their first two dimensions."""
-    return torch.arange(len(images), device=images.device).repeat_interleave(images.shape[1])
 
 
 def seen(hyper: Distillation, i: int) -> slice:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ..core import engine as engines
 from ..core import resume as loop
-from ..core.seeded import seeded
+from ..core.networks import seeded
 from ..data.dataset import Dataset, generator
 from ..errors import DataError, Diverged, SpecError
 from ..spec import key

@@ -59,14 +59,13 @@ def train_alone(
 
     Args:
         network: with fresh weights, on the images' device.
-        images: normalised.
-        labels: their classes.
+        images, labels: to train on; the images normalised.
         hyper: the hyper-parameters.
         seed: of the order of the images.
         should_stop: asked before each step; True raises.
 
     Raises:
-        Interrupted: `should_stop` said so.
+        Interrupted: `should_stop` returned True.
     """
     network.train()
     parameters = list(network.parameters())

@@ -1,20 +1,18 @@
 """A condensed set in the forms that other programs read: an .npz of arrays, or a folder of PNG files.
 
-Both hold the images in data colours: what lies outside of them is clamped, and what lies between two of 256 steps is rounded.
-The .npz has the exact values, too. Neither takes dclib to read; dclib itself reads either as a data set once test images are
-with it.
+Both hold the images in data colours: values are clamped to [0, 1] and rounded to 256 steps. The .npz has the exact values, too.
+Neither takes dclib to read. With test images added, dclib reads either as a data set.
 """
 
 import csv
 from io import BytesIO, StringIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import DataError, FileError
 from ..support.files import write_atomic
-from .sets import CondensedSet
 
 FORMS = ("npz", "png")
 
@@ -26,13 +24,13 @@ class Tested(NamedTuple):
     y: np.ndarray
 
 
-def clamped(made: CondensedSet) -> float:
+def clamped(made: Any) -> float:
     """The share of the set's values that lie outside of the data's colours, in percent."""
     unit = made.unit()
     return 100.0 * float(((unit < 0) | (unit > 1)).mean())
 
 
-def to_npz(made: CondensedSet, path: Path | str, tested: Tested | None = None) -> None:
+def to_npz(made: Any, path: Path | str, tested: Tested | None = None) -> None:
     """Write one .npz, atomically.
 
     It holds `x_train` (uint8, data colours) and `y_train`, with `x_test` and `y_test` if they are given; and, exactly as
@@ -45,15 +43,14 @@ def to_npz(made: CondensedSet, path: Path | str, tested: Tested | None = None) -
     arrays = {"x_train": made.pixels(), "y_train": made.labels}
     if tested is not None:
         arrays |= {"x_test": tested.x, "y_test": tested.y}
-    arrays["images"] = made.images
-    arrays |= {name: np.array(getattr(made, name)) for name in ("mean", "std", "class_names")}
-    arrays |= {name: value for name in ("order", "rates") if (value := getattr(made, name)) is not None}
+    exact = ("images", "mean", "std", "class_names", "order", "rates")
+    arrays |= {name: np.array(value) for name in exact if (value := getattr(made, name)) is not None}
     file = BytesIO()
     np.savez_compressed(file, **arrays)
     write_atomic(path, file.getvalue())
 
 
-def to_png(made: CondensedSet, folder: Path | str, tested: Tested | None = None) -> None:
+def to_png(made: Any, folder: Path | str, tested: Tested | None = None) -> None:
     """Write train/<class>/<number>.png, and test/… if test images are given, and labels.csv: file, label, class.
 
     A class's folder begins with its number, so that alphabetical order is that of the labels.

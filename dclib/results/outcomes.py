@@ -82,24 +82,16 @@ def table(experiment: str, preset: str = "best", store: Store | None = None, **n
 def records(store: Store | None = None) -> "pd.DataFrame":
     """Return all trained networks on record, one row a network.
 
-    The columns are `kind` and `key` of the run and its `preset`; `number` of the network in the run, and its `accuracy` in
-    percent; `dataset`, `ipc`, `method` and `seed` of its set (missing for a training on the whole set); `made_with` and
-    `network`, the networks that condensed and that was trained; `started`, `machine`, `device`, `commit`.
+    `number` is that of the network in its run, `accuracy` is in percent; the other columns are those of the record, the
+    spelled-out run's fields with dots, as `run.set.dataset`, `run.set.hyper.ipc` and `run.hyper.network`.
     """
     import pandas as pd
 
     rows = []
-    for key, found in (store or Store()).records.items():
-        run = found[0]["run"]
-        made, hyper = run.get("set") or run, run.get("hyper", run)
-        made_hyper = made.get("hyper", {}) if made is not run else {}
-        about = dict(dataset=made.get("dataset"), ipc=made_hyper.get("ipc"), method=made.get("method"), seed=made.get("seed"))
-        about |= dict(made_with=made_hyper.get("network"), network=hyper.get("network") or run.get("network"))
-        for record in found:
-            measured = {name: record.get(name) for name in ("kind", "preset", "started", "machine", "device", "commit")}
-            for number, accuracy in record.get("accuracies", {}).items():
-                rows.append(dict(key=key, number=int(number), accuracy=accuracy, **about, **measured))
-    return pd.DataFrame(rows)
+    for record in itertools.chain(*(store or Store()).records.values()):
+        about = {name: value for name, value in record.items() if name != "accuracies"}
+        rows += [dict(number=int(n), accuracy=a, **about) for n, a in record.get("accuracies", {}).items()]
+    return pd.json_normalize(rows)
 
 
 def summarise(accuracies: Sequence[Sequence[float]], printed: tuple[float, float] | None = None, planned=(1, 1)) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError, safe_open
 
-from ..errors import DataError, FileError, first_line
+from ..errors import DataError, FileError, first_line, one_of
 from ..support.files import array_checksum, write_atomic
 from ..support.kinds import CHECKPOINT, NPZ, OTHER, SET, TORCH, kind_of
 
@@ -125,6 +125,23 @@ class CondensedSet:
         import torch
 
         return torch.utils.data.TensorDataset(torch.from_numpy(self.images), torch.from_numpy(self.labels))
+
+    def export(self, path: Path | str, to: str = "npz", tested: Any = None) -> None:
+        """Write the set for other programs, in data colours.
+
+        Args:
+            path: the file, or the folder.
+            to: "npz", or "png": a file for each image.
+            tested: test images (`results.export.Tested`), with which dclib can read what is written as a data set.
+
+        Raises:
+            SpecError: no such form.
+            FileError: the place cannot be written.
+        """
+        from . import export
+
+        one_of("form", to, export.FORMS)
+        (export.to_npz if to == "npz" else export.to_png)(self, path, tested)
 
     def save(self, path: Path | str) -> None:
         """Write the set as safetensors, atomically.

@@ -1,7 +1,7 @@
-"""From records to what the two applications found: accuracies after each stage (Fig. 4), and rankings of architectures (Table 4).
+"""What the two applications found: accuracies after each stage (Fig. 4), and rankings of architectures (Table 4).
 
-As for tables, "best" is the most faithful preset that has records and never `smoke`; but a study's lines are compared with one
-another, so all of them come from one preset.
+As for tables, "best" is the most faithful preset that has records and never `smoke`. All lines of a study come from one preset,
+since they are compared with one another.
 """
 
 import re
@@ -45,8 +45,7 @@ class Learned:
 
     def ends(self, task: int | None = None) -> dict[int, float]:
         """For each run, by its seed, the mean over all tasks after the last stage, or the accuracy on one."""
-        last = len(self.tasks) - 1
-        values = self.means(last) if task is None else self.on_task(last, task)
+        values = self.means(-1) if task is None else self.on_task(-1, task)
         return dict(zip(self.seeds or range(len(self.runs)), values, strict=True))
 
     def means(self, stage: int) -> list[float]:
@@ -59,8 +58,8 @@ class Learned:
 
     def forgotten(self) -> list[float]:
         """For each run, by how many points the tasks but the last have fallen since they were learnt, on average."""
-        last = len(self.tasks) - 1
-        return [fmean(run[j][j] - run[last][j] for j in range(last)) for run in self.runs]
+        earlier = range(len(self.tasks) - 1)
+        return [fmean(run[j][j] - run[-1][j] for j in earlier) for run in self.runs]
 
 
 def spread(values: Sequence[float]) -> tuple[float, float]:
@@ -135,10 +134,14 @@ class Search:
         return {network: fmean(values) for network, values in self.validation[source].items()}
 
     def without(self, option: str) -> "Search":
-        """The same of the architectures that have not this option, such as "norm=batch"; seconds and images stay those of all."""
-        kept = tuple(n for n in self.networks if option not in re.split("[:,]", n))
-        scores = {source: {n: v for n, v in found.items() if n in kept} for source, found in self.validation.items()}
-        return replace(self, networks=kept, validation=scores, test={n: v for n, v in self.test.items() if n in kept})
+        """The same search without architectures that have this option, such as "norm=batch"; seconds and images stay those of all."""
+
+        def kept(found: dict[str, Any]) -> dict[str, Any]:
+            return {network: value for network, value in found.items() if network in networks}
+
+        networks = tuple(n for n in self.networks if option not in re.split("[:,]", n))
+        validation = {source: kept(found) for source, found in self.validation.items()}
+        return replace(self, networks=networks, validation=validation, test=kept(self.test))
 
     def complete(self, source: str) -> bool:
         """Whether every architecture is recorded for a source, in equally many trainings: only then is the best of them known."""

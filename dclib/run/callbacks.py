@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from ..core import train
-from ..core.checkpoint import State
+from ..core.condense import Condenser
 from ..data.dataset import Dataset
 from ..report.figures import save_grid
 from ..results.sets import check_drawable
@@ -14,13 +14,13 @@ from ..spec import MakeSet, Network, derive
 from ..spec.variants import stage_t
 from .sets import as_set
 
-Look = Callable[[State], None]
+Look = Callable[[Condenser], None]
 
 
 def every(steps: int, look: Look) -> Look:
     """Look after each `steps`-th outer step."""
 
-    def maybe(state: State) -> None:
+    def maybe(state: Condenser) -> None:
         if state.k % steps == 0:
             look(state)
 
@@ -54,7 +54,7 @@ def early_accuracy(run: MakeSet, network: Network, dataset: Dataset, tell: Calla
     labels = torch.arange(dataset.classes).repeat_interleave(run.hyper.ipc)
     hyper = stage_t(dataset.source, network=network)
 
-    def look(state: State) -> None:
+    def look(state: Condenser) -> None:
         images = state.images.flatten(0, 1).float()
         (accuracy,) = train.evaluate(images, labels, dataset, hyper, seeds=[derive(0, run.key)], **how)
         tell(f"after {state.k} of {run.hyper.outer_steps} outer steps: {accuracy:.1f} %")

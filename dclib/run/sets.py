@@ -15,7 +15,6 @@ import torch
 from ..core import condense as algorithm
 from ..core import engine as engines
 from ..core import train
-from ..core.checkpoint import State
 from ..core.ranks import ALONE, Ranks
 from ..data import dataset as data
 from ..data.formats import normal
@@ -25,7 +24,6 @@ from ..methods import coresets
 from ..methods import full_training as whole
 from ..methods.full_training import Whole
 from ..results import CondensedSet
-from ..results.records import checkpoint_about
 from ..spec import MakeSet, TrainGan, Training, TrainNetworks, WholeTraining, derive, full
 from ..support.progress import Progress
 
@@ -83,7 +81,7 @@ def condense_images(
     should_stop: Callable[[], bool] = lambda: False,
     ranks: Ranks = ALONE,
     longest: int = 0,
-    looks: Sequence[Callable[[State], None]] = (),
+    looks: Sequence[Callable[[algorithm.Condenser], None]] = (),
 ) -> tuple[torch.Tensor, dict[str, Any]]:
     """Condense under a progress bar; returns the images (classes, ipc, c, h, w) and what a record says of the work.
 
@@ -91,37 +89,28 @@ def condense_images(
     is called after each outer step (see `watch`).
     """
 
-    def on_step(state: State) -> None:
+    def on_step(state: algorithm.Condenser) -> None:
         progress.step(f"loss {state.losses[-1]:.1f}")
         for look in looks:
             look(state)
 
     h, what = run.hyper, f"condensing {dataset.name}, {run.hyper.ipc}/class, {run.hyper.network}, seed {run.seed}"
-    steps = max(longest, h.outer_steps)
-    engine = ranks.share(_begun_with(checkpoint, where)) or engine if engine == "auto" else engine
-    chosen = engines.choose(engine, where, algorithm.work(dataclasses.replace(h, outer_steps=steps), dataset.classes))
     with Progress(what, h.outer_steps, hidden=ranks.rank > 0) as progress:
         state = algorithm.condense(
             dataset,
             h,
             seed=run.seed,
             device=str(where),
-            engine=chosen,
+            engine=engine,
             checkpoint=checkpoint,
             on_step=on_step,
             on_resume=lambda state: progress.skip(state.k),
             should_stop=should_stop,
             ranks=ranks,
-            on_course=longest > 0,
+            longest=longest,
         )
-    about = {"seconds": round(state.seconds, 2), "losses": [round(x, 3) for x in state.losses], "engine": chosen}
+    about = {"seconds": round(state.seconds, 2), "losses": [round(x, 3) for x in state.losses], "engine": state.engine}
     return state.images, about | ({"world_size": ranks.count} if ranks.count > 1 else {})
-
-
-def _begun_with(checkpoint: Path | str | None, where: torch.device) -> str:
-    """The engine of a checkpoint, where it is one of this device: a run goes on as it began; empty if there is none."""
-    begun = (checkpoint_about(checkpoint) or {}).get("engine", "") if checkpoint is not None else ""
-    return begun if (begun == "captured") == (where.type == "cuda") else ""
 
 
 def train_whole(
@@ -152,7 +141,7 @@ def condense_set(
     dataset: data.Dataset | None = None,
     device: str = "auto",
     engine: str = "auto",
-    looks: Sequence[Callable[[State], None]] = (),
+    looks: Sequence[Callable[[algorithm.Condenser], None]] = (),
     **how: Any,
 ) -> CondensedSet:
     """Condense one set outside of any experiment, under a progress bar.

@@ -208,14 +208,15 @@ class MakeSet(Run):
     def __post_init__(self) -> None:
         check(self)
         require(self.learned or self.storage == "float32", "real images are kept as they are: leave storage at float32")
-        needs = {"whole": self.method in GUIDED, "gan": self.method == "gan", "distillation": self.method == "distill"}
-        for name, needed in needs.items():
-            given = getattr(self, name) is not None
-            require(given == needed, f"method {self.method!r} {'needs a' if needed else 'takes no'} `{name}`")
-        same = self.base is None or all(getattr(self.base, part) == getattr(self, part) for part in SOURCE)
-        require(same, f"the training behind the set must use {self.dataset} with the same {', '.join(SOURCE[1:])}")
-        same = self.distillation is None or self.distillation.ipc == self.hyper.ipc
-        require(same, f"the `distillation` must be one of ipc={self.hyper.ipc} images per class, as the set")
+        for name, methods in {"whole": GUIDED, "gan": ("gan",), "distillation": ("distill",)}.items():
+            thing, needed = getattr(self, name), self.method in methods
+            require(needed or thing is None, f"method {self.method!r} takes no `{name}`")
+            fits = thing is not None and getattr(thing, "ipc", self.hyper.ipc) == self.hyper.ipc
+            of = " of as many images per class" if name == "distillation" else " training"
+            require(fits or not needed, f"method {self.method!r} needs a `{name}`{of}")
+        base, name = self.base, "whole" if self.whole else "gan"
+        same = base is None or [getattr(base, part) for part in SOURCE] == [getattr(self, part) for part in SOURCE]
+        require(same, f"the `{name}` training must be one on {self.dataset}, at the same {', '.join(SOURCE[1:])}")
 
     @property
     def base(self) -> WholeTraining | TrainGan | None:
@@ -274,7 +275,7 @@ class TrainNetworks(Run):
         check(self)
         held_out = self.tested_on == "test" or self.set.held_out > 0
         require(held_out, "no images are held out of the set: give held_out, or test on the test images")
-        require(self.way == "plain" or self.set.method == "distill", "only a distilled set has learned rates: leave way at plain")
+        require(self.way == "plain" or self.set.method == "distill", "only a distilled set has learned rates to train by")
 
     @property
     def mended(self) -> tuple[str, ...]:
