@@ -347,7 +347,7 @@ def test_the_run_of_a_caller_that_is_gone_stops(cells, address, tmp_path):
     assert len(futures) == 2
     start = time.monotonic()
     assert run.compute(cells[:1], Store(tmp_path), "smoke", cluster=address, **OPTIONS) == []
-    assert time.monotonic() - start < 60
+    assert time.monotonic() - start < 150, "a million steps would take longer"
 
 
 # --- stopped
