@@ -313,7 +313,7 @@ def test_a_stopped_run_hands_over_the_networks_it_has_trained(cells, tmp_path, o
 
 @pytest.mark.parametrize("shares", [False, True], ids=["with disks of their own", "on one disk"])
 def test_stopped_trainings_on_the_whole_set_go_on_from_what_was_left(coresets, tmp_path, shares):
-    store, whole = Store(tmp_path / "here"), coresets[-1].runs()[0]
+    store, whole = Store(tmp_path / "here"), next(cell.runs()[0] for cell in coresets if cell.network == "whole")
     job = Job(whole, "smoke", HOW, store.root if shares else None)
     asked = iter([False] * 3)
     found = do(job, (), tmp_path / "a", lambda: next(asked, True))
@@ -347,7 +347,7 @@ def test_the_run_of_a_caller_that_is_gone_stops(cells, address, tmp_path):
     assert len(futures) == 2
     start = time.monotonic()
     assert run.compute(cells[:1], Store(tmp_path), "smoke", cluster=address, **OPTIONS) == []
-    assert time.monotonic() - start < 60
+    assert time.monotonic() - start < 150, "a million steps would take longer"
 
 
 # --- stopped

@@ -341,14 +341,6 @@ def test_what_the_table_says_of_the_architectures_without_batch_norm():
     assert line(table, "ρ, all without batch norm").count("−1.00 [−1.00, −1.00]") == 2
 
 
-def test_what_is_said_of_a_search():
-    said = report.found_sentence(some_search())
-    assert "condensed `ConvNet:width=19`" in said
-    assert "random `ConvNet:width=8`" in said
-    assert "minus that of random +2.00 [+2.00, +2.00], herding" in said
-    assert report.found_sentence(Search("mnist", ("a",), "", {s: {} for s in studies.SOURCES}, {}, {}, {})) == ""
-
-
 def learnt(gain, memory="herding", held=False, tasks=("svhn10k", "mnist", "usps")):
     runs = tuple((((90.0 + r,), (50.0, 80.0), (30.0 + r + gain, 60.0, 90.0 + 2 * r))) for r in range(3))
     return Learned(tasks, memory, held, "cpu", runs)
@@ -363,12 +355,6 @@ def test_fig_4_as_a_table_and_the_gain():
     assert report.gains(found, False) == pytest.approx([2.0] * 3)
     assert report.gains(found, False, task=0) == pytest.approx([6.0] * 3)
     assert report.gains(found, False, "random") == []
-    assert "without distillation +2.0 [+2.0, +2.0], on SVHN-10k +6.0 [+6.0, +6.0]" in report.gain_sentence(found)
-    assert report.gain_sentence(found[:1]) == ""
-    assert report.missing_sentence(found).startswith("1 of 3 lines are not recorded yet and stand as —; `dclib run continual")
-    assert "`dclib run continual --preset smoke --memories 'random herding'`" in report.missing_sentence(
-        found, "smoke", memories=["random", "herding"]
-    )
 
 
 def test_the_figures_show_what_is_there():
