@@ -18,12 +18,13 @@ def shown(name: str, *cells: str, **given: Any) -> dict[str, Any]:
     """
     found, namespace = {}, {}
     for cell in json.loads((NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]:
-        if cell["cell_type"] != "code" or not (cell["id"] in (*cells, "parameters") or not cells):
+        declares = "parameters" in cell["metadata"].get("tags", [])
+        if cell["cell_type"] != "code" or (cells and not declares and cell["id"] not in cells):
             continue
         body = ast.parse("".join(cell["source"])).body
         last = body.pop() if isinstance(body[-1], ast.Expr) else None
         exec(compile(ast.Module(body, []), cell["id"], "exec"), namespace)
-        if cell["id"] == "parameters":
+        if declares:
             namespace |= given
         if last:
             value = eval(compile(ast.Expression(last.value), cell["id"], "eval"), namespace)

@@ -46,7 +46,7 @@ def test_the_page_makes_an_uneven_folder_and_counts_it():
     ("given", "words"),
     [
         ({"images": "x"}, "images"),
-        ({"ipc": "many"}, "ipc must be a whole number of at least 1, not 'many'"),
+        ({"ipc": 0}, "ipc must be a whole number of at least 1, not 0"),
         ({"image_size": -3}, "cannot resize images to -3 pixels"),
         ({"folder": "/none/such"}, "there is no folder"),
         ({"preset": "big"}, "unknown preset 'big'"),
