@@ -136,7 +136,7 @@ def children(tmp_path_factory):
 )
 def test_killed_it_goes_on_to_the_identical_set(children, uninterrupted, monkeypatch, name, status, k):
     folder, process = children[name]
-    err = process.communicate(timeout=100)[1]
+    err = process.communicate(timeout=400)[1]
     assert process.returncode == status
     assert (folder / "set").read_bytes() == b"an older file"
     assert reached(folder / "set.checkpoint") == k
@@ -152,7 +152,7 @@ def test_killed_it_goes_on_to_the_identical_set(children, uninterrupted, monkeyp
 @pytest.mark.slow
 def test_a_disk_with_no_room_keeps_the_older_file(children):
     folder, process = children["no room"]
-    err = process.communicate(timeout=100)[1]
+    err = process.communicate(timeout=400)[1]
     assert process.returncode == 1
     assert "dclib: cannot write set.checkpoint: file too large" in err
     assert "Traceback" not in err
