@@ -12,8 +12,8 @@ import time
 
 import pytest
 
-SAVING_ALWAYS = "import sys; from dclib.cli.main import main; from dclib.core import loop\n"
-SAVING_ALWAYS += "loop.CHECKPOINT_SECONDS = 0.0; sys.exit(main(sys.argv[1:]))"
+SAVING_ALWAYS = "import sys; from dclib.cli.main import main; from dclib.core import resume\n"
+SAVING_ALWAYS += "resume.CHECKPOINT_SECONDS = 0.0; sys.exit(main(sys.argv[1:]))"
 SECONDS = 60  # to wait at most for what a process leaves
 # what is run, where its numbers are, what is there when it is killed, and what must be the same in the end
 RUNS = {
