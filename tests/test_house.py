@@ -14,7 +14,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
-MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in sorted((ROOT / "dclib").rglob("*.py"))}
+FILES = sorted((ROOT / "dclib").rglob("*.py"))
+MODULES = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in FILES}
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
@@ -44,19 +45,23 @@ ASKED = {"dclib.experiments.work", "dclib.run.callbacks"}
 
 def package(module: str) -> str:
     """The package of a module of dclib, or the module that stands alone."""
-    return module.split(".")[1]
+    return module.split(".")[1] if "." in module else "__init__"
 
 
 def imports(module: str) -> set[str]:
-    """The modules of dclib that a module imports, at its top or inside a function."""
-    found = set()
-    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+    """The modules and packages of dclib that a module imports, at its top or inside a function, but not for types alone."""
+    found, tree = set(), ast.parse(MODULES[module].read_text())
+    for block in [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]:
+        block.body = []
+    home = module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {a.name for a in node.names}
         elif isinstance(node, ast.ImportFrom):
-            above = module.split(".")[: -node.level] if node.level else []
-            source = ".".join(above + ([node.module] if node.module else []))
-            found |= {source} | {f"{source}.{a.name}" for a in node.names}
+            above = home.split(".")[: 1 - node.level or None] if node.level else []
+            source = ".".join([*above, *filter(None, [node.module])])
+            names = {f"{source}.{a.name}" for a in node.names}
+            found |= (names & MODULES.keys()) | ({source} if names - MODULES.keys() else set())
     return found & MODULES.keys()
 
 
@@ -78,7 +83,7 @@ def test_no_circle():
 
 
 def test_torch_is_not_loaded_before_it_is_needed():
-    names = ["dclib", *(m.removesuffix(".__init__") for m in MODULES if package(m) in LIGHT)]
+    names = ["dclib", *(m for m in MODULES if package(m) in LIGHT)]
     code = f"import sys\nfor m in {names!r}:\n    __import__(m)\n    assert 'torch' not in sys.modules, m\n"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert done.returncode == 0, done.stderr.strip().splitlines()[-1]

@@ -12,7 +12,7 @@ from dclib.report.comparison import LISTED, anchor
 from dclib.report.sentences import KINDS, OPTIONS
 from dclib.report.tables import counts
 from dclib.results import Store
-from dclib.results.records import FILES
+from dclib.results.lines import FILES
 from dclib.support.console import whole, words
 
 

@@ -19,8 +19,8 @@ from dclib.report import application_report as report
 from dclib.report import sentences
 from dclib.reproduce import reproduce_study
 from dclib.results import Store, studied
+from dclib.results.lines import FILES
 from dclib.results.merge import merge_into
-from dclib.results.records import FILES
 from dclib.results.studied import Learned, Search
 from dclib.run import sets
 from dclib.run.compute import Runner, compute, execute

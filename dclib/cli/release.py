@@ -17,8 +17,8 @@ from ..errors import FileError
 from ..experiments import BEST
 from ..report.figures import image_grid
 from ..results import CondensedSet, Store
+from ..results.lines import in_words, machine_of
 from ..results.outcomes import title
-from ..results.records import in_words, machine_of
 from ..spec import outdated
 from ..spec.keys import acting
 from ..support.console import guarded, summary

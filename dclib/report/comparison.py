@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..experiments import AXES
+from ..results.lines import FILES
 from ..results.outcomes import DASH, made_by, title, varying
-from ..results.records import FILES
 from .tables import Numbered, counts, in_errors, list_table, number, pipe_table
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import experiments
 from ..experiments import AXES
+from ..results.lines import machine_of
 from ..results.outcomes import DASH, title, varying
-from ..results.records import machine_of
 from ..support.progress import clock
 from .tables import signed
 

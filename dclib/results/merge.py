@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import FileError
 from ..spec.baselines import loss_summary
 from ..support.files import write_atomic
-from .records import UNTESTED, checkpoint_about, data_of, in_words, plain, values
+from .lines import UNTESTED, checkpoint_about, data_of, in_words, plain, values
 from .store import CondensedSet, Store
 
 IDENTITY = ("run", "data", "seed", "engine")  # of a checkpoint, without how far it is

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..spec.keys import Run
 from ..support.files import append_line, locked
-from .records import FILES, DataOf, RecordFile, checkpoint_about, data_of, read_records, values
+from .lines import FILES, DataOf, RecordFile, checkpoint_about, data_of, read_records, values
 from .sets import CondensedSet
 
 __all__ = ["CondensedSet", "Store", "read_records", "results_root"]

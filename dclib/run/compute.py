@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import Diverged, Interrupted, SpecError
 from ..experiments.work import size
 from ..results import Store
-from ..results.records import data_of
+from ..results.lines import data_of
 from ..spec import full, shared_trajectories
 from ..spec.keys import Run
 from ..support.files import check_writable

@@ -12,7 +12,7 @@ import torch
 from ..core import engine as engines
 from ..errors import Diverged
 from ..results import Store
-from ..results.records import data_of
+from ..results.lines import data_of
 from ..spec import MakeSet, TrainGan, TrainNetworks, WholeTraining, full
 from ..spec.applications import LearnTasks, TrainCandidate
 from ..spec.keys import Run

@@ -7,7 +7,7 @@ from ..data.dataset import Dataset
 from ..data.sources import own_place
 from ..errors import DataError
 from ..results import Store
-from ..results.records import DataOf
+from ..results.lines import DataOf
 from .sets import load_rest
 
 

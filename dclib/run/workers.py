@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from ..errors import ClusterError, DclibError, Diverged, Interrupted, first_line
 from ..results import Store
-from ..results.records import plain
+from ..results.lines import plain
 from ..spec.keys import Run
 from ..support.files import write_atomic
 from ..support.progress import Progress
