@@ -78,7 +78,7 @@ def furnish(place: Path) -> None:
             elif file:
                 Image.fromarray(pixels[0][: 3 if name == "oblong" else 4]).save(target)
     for split in ("train", "test"):
-        shutil.copytree(f"oblong/{split}/a", f"oblong/{split}/b")
+        shutil.copytree(f"one/{split}/a", f"oblong/{split}/b")
     Path("empty").mkdir()
 
 
