@@ -57,10 +57,14 @@ def say(sentence: str) -> None:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Set rows in columns, two spaces apart; numbers to the right."""
+    """Set rows in columns, two spaces apart; columns of whole numbers to the right."""
     from tabulate import tabulate
 
-    text = tabulate(list(rows), header, tablefmt="plain", intfmt=",")
+    rows = list(rows)
+    right = [all(isinstance(value, int) for value in column) for column in zip(*rows, strict=True)]
+    texts = [[f"{value:,}" if isinstance(value, int) else str(value) for value in row] for row in rows]
+    align = ["right" if number else "left" for number in right] if rows else None
+    text = tabulate(texts, header, tablefmt="plain", disable_numparse=True, colalign=align)
     return "\n".join(line.rstrip() for line in text.splitlines())
 
 
