@@ -1,4 +1,4 @@
-"""One set in one file, with its checkpoint beside it: what lets a command that was stopped, even killed, simply be given again."""
+"""Condense to a file with a checkpoint beside it, so that the same command continues after a stop or a kill."""
 
 from pathlib import Path
 from typing import Any

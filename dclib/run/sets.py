@@ -85,8 +85,7 @@ def condense_images(
 ) -> tuple[torch.Tensor, dict[str, Any]]:
     """Condense under a progress bar; returns the images (classes, ipc, c, h, w) and what a record says of the work.
 
-    With `longest` the run is a station of a course (see `trajectory`), which is as long as that and has one engine. Each of `looks`
-    is called after each outer step (see `watch`).
+    `longest` is as for `condense.condense`. Each of `looks` is called with the state after each outer step (see `callbacks`).
     """
 
     def on_step(state: algorithm.Condenser) -> None:
@@ -149,7 +148,7 @@ def condense_set(
     Args:
         run: which data, which hyper-parameters, which seed.
         dataset: the images, where they are loaded already; by default those that the run names.
-        looks: called after each outer step (see `watch`).
+        looks: called with the state after each outer step (see `callbacks`).
         device, engine, how: as for `condense.condense`: `checkpoint`, `should_stop`, `ranks`.
 
     Raises:
