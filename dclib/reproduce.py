@@ -6,28 +6,23 @@ papermill only warns of a parameter that no cell declares; here every name and e
 """
 
 import ast
-import inspect
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import experiments
 from .data.formats import is_npz, no_data
 from .data.sources import all_names, data_root, own_place, parted, spelled
 from .errors import SpecError, one_of
-from .experiments import studies
-from .results import Store, studied, table
-from .results.studied import Learned, Search
-
-if TYPE_CHECKING:
-    import pandas as pd
+from .experiments import OPTIONS
+from .results import Store
+from .results.studied import read
 
 PLAIN = (str, int, float, bool, list, tuple, type(None))
 Given = str | int | float | bool | list | tuple | None  # what papermill gives for a parameter, whatever it should be
 IPYTHON = {"In", "Out", "exit", "quit", "open", "get_ipython"}  # what IPython itself puts among a notebook's names
-AXIS_OF = {"datasets": "dataset", "ipc": "ipc", "networks": "network", "test_networks": "test_network", "variants": "variant"}
 
 
 def parameters(namespace: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,77 +37,38 @@ def reproduce(
     preset: Given = "best",
     recompute: Given = False,
     device: Given = "auto",
-    datasets: Given = None,
-    ipc: Given = None,
-    networks: Given = None,
-    test_networks: Given = None,
-    variants: Given = None,
-    **unknown: Any,
-) -> "pd.DataFrame":
-    """Return an experiment's rows of `results.table`, after computing what is missing unless the preset is "best".
+    **narrow: Given,
+) -> Any:
+    """Return what is recorded of an experiment (`results.studied.read`), after computing what is missing unless preset is "best".
 
     Args:
         name: the experiment.
         preset: "best" computes nothing; smoke, cpu and paper compute and record what is missing.
         recompute: compute everything again, leave the records alone, and print how both compare.
         device: "auto", "cpu", "cuda" …
-        datasets, ipc, networks, test_networks, variants: narrow the grid; text is split at spaces, and at commas where it
-            has no ":" and no "=".
-        unknown: none is allowed.
+        narrow: values for the experiment's axes: datasets, ipc, networks, test_networks and variants; datasets and memories for
+            continual learning; datasets and space for the search. Text is split at spaces, and at commas where it has no ":"
+            and no "=".
 
     Raises:
         SpecError: an unknown parameter, or a value that its parameter cannot take.
         DataError: a data set cannot be loaded.
         Interrupted: stopped; what is finished is recorded.
     """
-    given = {"datasets": datasets, "ipc": ipc, "networks": networks, "test_networks": test_networks, "variants": variants}
-    names = check_page(*given, preset=preset, recompute=recompute, device=device, datasets=datasets, **unknown)
-    narrow = {AXIS_OF[parameter]: as_list(value) for parameter, value in given.items()} | {"dataset": names}
-    narrow["ipc"] = narrow["ipc"] and [_whole(value) for value in narrow["ipc"]]
-    declare = experiments.find(name).cells
-    return _found(partial(table, name, preset, **narrow), partial(declare, **narrow), narrow["dataset"], preset, recompute, device)
-
-
-def reproduce_study(
-    name: str,
-    *,
-    preset: Given = "best",
-    recompute: Given = False,
-    device: Given = "auto",
-    **narrow: Any,
-) -> list[Learned] | Search:
-    """Return what an application found, after computing what is missing unless the preset is "best".
-
-    Args:
-        name: of the study, "continual" or "nas".
-        preset, recompute, device: as for `reproduce`.
-        narrow: `datasets` and `memories`, or `datasets` and `space`, as for the study's plan.
-
-    Raises:
-        SpecError, DataError, Interrupted: as for `reproduce`.
-    """
-    study = studies.ALL[one_of("application", name, studies.ALL)]
-    options = [option for option in inspect.signature(study.narrows).parameters if option not in ("self", "preset")]
+    experiment = experiments.find(name)
+    options = {option: axis for option, axis in OPTIONS.items() if axis in experiment.narrowed_by}
     names = check_page(*options, preset=preset, recompute=recompute, device=device, **narrow)
-    if not isinstance(space := narrow.get("space") or "", str):
-        raise SpecError(f"space must be text, as 'width=32,64 norm=instance', not {space!r}")
-    narrow = {n: value if n == "space" else as_list(value) for n, value in narrow.items() if value is not None}
-    for parameter, values in narrow.items():
-        if wrong := [value for value in values if not isinstance(value, str)]:
-            raise SpecError(f"{parameter} must be names, and {wrong[0]!r} is none")
-    if "datasets" in narrow:
-        narrow["datasets"] = names
-    look = partial(studied.learned if name == "continual" else studied.searched, preset, **narrow)
-    return _found(look, partial(study.cells, **narrow), narrow.get("datasets"), preset, recompute, device)
-
-
-def _found(look: Callable, declare: Callable, datasets: list[str] | None, preset: str, recompute: bool, device: str) -> Any:
-    """What `look` finds in a store, after what `declare` gives for a preset is computed, unless the preset is "best"."""
+    values = {options[option]: as_list(value) for option, value in narrow.items() if value is not None}
+    if "ipc" in values:
+        values["ipc"] = [_whole(value) for value in values["ipc"]]
+    if names is not None:
+        values["dataset"] = names
+    look = partial(read, name, preset, **values)
     found = look(store=Store(preset=preset))  # before torch is loaded, so that every wrong name is told at once
-    check_records(datasets, Store())
+    check_records(names, Store())
     if preset == "best":
         return found
-    cells, recorded = declare(experiments.find_preset(preset)), Store(preset=preset)
+    cells, recorded = experiment.cells(experiments.find_preset(preset), **values), Store(preset=preset)
     if not recompute:
         return look(store=_computed(cells, recorded, preset, device))
     with tempfile.TemporaryDirectory() as folder:

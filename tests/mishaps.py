@@ -128,11 +128,11 @@ def called(arguments: list[str]) -> tuple[int, str]:
 def evaluated(call: str) -> tuple[int, str]:
     """The same of a call in Python."""
     from dclib.errors import DclibError
-    from dclib.reproduce import reproduce, reproduce_study
+    from dclib.reproduce import reproduce
 
     try:
         with silent():
-            eval(call, {"reproduce": reproduce, "reproduce_study": reproduce_study})
+            eval(call, {"reproduce": reproduce})
     except DclibError as error:
         return 1, f"dclib: {error}"
     return 0, ""

@@ -13,7 +13,7 @@ from statistics import median
 import pytest
 
 from dclib.experiments import paper
-from dclib.experiments.studies import SOURCES
+from dclib.experiments.paper import SOURCES
 from dclib.report.application_report import BATCH, gains
 from dclib.results.claims import HOLDS, OPEN, REFUTED, Estimate, Interval, between, interval
 from dclib.results.ranking import best

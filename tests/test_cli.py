@@ -16,7 +16,6 @@ import dclib
 from dclib import experiments, reproduce
 from dclib.cli.main import app, main
 from dclib.errors import DataError, Interrupted, SpecError
-from dclib.experiments import studies
 from dclib.results import CondensedSet, Store
 from dclib.run import sets
 from dclib.spec import Condensation, MakeSet, Network, Training
@@ -404,7 +403,7 @@ def test_status_says_what_is_asked_and_what_is_there(call, tmp_path):
     assert re.search(r"^paper .* 0 of 64, 1 in part: 6 of 100 networks$", out, re.M)
     status, out, err = call("status")
     assert (status, err) == (0, "")
-    assert all(f"{name} " in out for name in (*experiments.ALL, *studies.ALL))
+    assert all(f"{name} " in out for name in experiments.ALL)
     assert str(tmp_path / "results") in out
     with (tmp_path / "results" / "cpu" / "networks.jsonl").open("a") as file:
         file.write('{"key": "k1", "ki')

@@ -65,41 +65,6 @@ def test_a_list_parameter_may_be_text(value, read):
 # --- refusals
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"netwroks": "MLP"}, "unknown parameter 'netwroks': did you mean 'networks'"),
-        ({"name2": 1}, "choose one of preset, recompute, device, datasets, ipc, networks, test_networks, variants"),
-        ({"preset": "cup"}, "unknown preset 'cup': did you mean 'cpu'. choose one of best, smoke, cpu, paper"),
-        ({"datasets": "digits mnits"}, "unknown data set 'mnits': did you mean 'mnist'"),
-        ({"datasets": "no/such/folder"}, "unknown data set 'no/such/folder'.*path of an .npz file"),
-        ({"datasets": "gone.npz"}, "unknown data set 'gone.npz'"),
-        ({"datasets": ""}, "the list for dataset is empty"),
-        ({"datasets": [3]}, "unknown data set '3'"),
-        ({"networks": "MLP ConvNex"}, "unknown network 'ConvNex'"),
-        ({"test_networks": "ConvNet:widht=3"}, "unknown option of ConvNet 'widht': did you mean 'width'"),
-        ({"test_networks": "random"}, "unknown network 'random'"),
-        ({"ipc": "0"}, "ipc must be a whole number of at least 1, not 0"),
-        ({"ipc": True}, "ipc must be a whole number of at least 1, not True"),
-        ({"ipc": [1, 2.5]}, "ipc must be a whole number of at least 1, not 2.5"),
-        ({"ipc": "one"}, "ipc must be a whole number of at least 1, not 'one'"),
-        ({"device": "gpu"}, "unknown device 'gpu'"),
-        ({"recompute": "yes"}, "recompute must be True or False, not 'yes'"),
-        ({"preset": "best", "recompute": True}, "preset 'best' computes nothing"),
-    ],
-    ids=lambda v: str(v)[:40] if isinstance(v, dict) else "",
-)
-def test_what_cannot_be_is_refused_before_anything_is_computed(given, words, computed):
-    with pytest.raises(SpecError, match=words):
-        reproduce("cross_arch", **{"preset": "smoke"} | given)
-    assert not computed
-
-
-def test_an_unknown_experiment_is_refused():
-    with pytest.raises(SpecError, match="unknown experiment 'cross_arhc': did you mean 'cross_arch'"):
-        reproduce("cross_arhc")
-
-
 def test_data_that_is_not_here_stops_the_run_before_it_begins(monkeypatch, folders):
     def load(name, *shape):
         if name == "usps":

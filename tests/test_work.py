@@ -8,8 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dclib import experiments
 from dclib.core import networks
-from dclib.experiments import studies
-from dclib.experiments.work import SECOND, TRAINING, _gan, flop, forward
+from dclib.experiments.work import SECOND, TRAINING, about, flop, forward, gan_forward
 from dclib.methods import gan
 from dclib.spec import Condensation, MakeSet, Training, TrainNetworks, WholeTraining
 from dclib.spec.applications import LearnTasks, Rehearsal
@@ -41,7 +40,7 @@ def test_so_do_the_gans_two_networks():
     h, y = GanTraining(generator_width=8, discriminator_width=4), torch.zeros(1, dtype=torch.int64)
     generator, discriminator = gan.Generator(h, 1, 10, (28, 28)), gan.Discriminator(h, 1, 10, (28, 28))
     calls = (generator, torch.zeros(1, h.latent), y), (discriminator, torch.zeros(1, 1, 28, 28), y)
-    assert _gan(h, 1, 28, 10) == tuple(counted(call) for call in calls)
+    assert gan_forward(h, 1, 28, 10) == tuple(counted(call) for call in calls)
 
 
 def test_a_condensation_counts_real_and_synthetic_images_and_the_networks_steps():
@@ -77,10 +76,6 @@ def test_the_first_task_that_all_memories_share_is_counted_once():
 
 @pytest.mark.parametrize("preset", experiments.PRESETS.values(), ids=experiments.PRESETS)
 def test_every_declared_run_is_counted(preset):
-    cells = [cell for e in experiments.ALL.values() for cell in e.cells(preset)[::4]]
-    runs = [cell.runs([0])[0] for cell in cells]
-    runs += [next(iter(case.runs())) for study in studies.ALL.values() for case in study.cells(preset)]
-    bases = [run.set for run in runs if isinstance(run, TrainNetworks)]
-    assert all(flop(run) > 0 for run in runs)
-    assert all((flop(made) > 0) == (made.method not in ("random", "forgetting", "gan")) for made in bases)
-    assert all(flop(made.base) > 0 for made in bases if made.base)
+    runs = {run for e in experiments.ALL.values() for cell in e.cells(preset)[::4] for run in cell.runs()[0].behind()}
+    free = {about(run)["kind"] for run in runs if not flop(run)}
+    assert free == {about(run)["kind"] for run in runs} & {"random", "forgetting", "gan"}

@@ -3,12 +3,13 @@
 Each checks what it was asked before it loads what computes.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ..errors import SpecError, one_of
+from ..errors import SpecError
 from ..support.console import say, seconds, table, whole, words
 from ..support.progress import stopping
 from .options import Datasets, Device, Engine, Ipc, Networks, Preset_, Results, TestNetworks, Variants, examples, option
@@ -25,8 +26,6 @@ EXAMPLES = {
     "merge": examples("dclib merge fetched/results"),
 }
 Words = list[str] | None
-AXES = {"datasets": "dataset", "networks": "network", "test_networks": "test_network", "variants": "variant", "ipc": "ipc"}
-TAKES = {name: {option: option for option in ("datasets", more)} for name, more in (("continual", "memories"), ("nas", "space"))}
 
 
 def run(
@@ -47,63 +46,63 @@ def run(
     cluster: Annotated[str | None, option("a Dask scheduler's address, as tcp://host:8786: its workers compute")] = None,
 ) -> None:
     """Compute what is missing of a table, record and print it."""
-    from .. import experiments, report
-    from ..experiments import studies
+    from .. import experiments
     from ..reproduce import check, check_records
     from ..results import Store
-    from ..results import table as look_up
-    from ..results.outcomes import varying
+    from ..results.studied import read
     from ..run.cluster import check_request
 
     time_limit, budget = seconds(limit) if limit else None, experiments.find_preset(preset)
     check_request(cluster, workers)
     check(preset, False, device, () if cluster else words(datasets) or ())  # on a cluster it is the workers that have the data
-    one_of("experiment", experiment, (*experiments.ALL, *studies.ALL))
+    declared = experiments.find(experiment)
     options = dict(datasets=datasets, networks=networks, test_networks=test_networks, variants=variants, ipc=ipc)
-    given = _given(TAKES.get(experiment, AXES), experiment, **options, memories=memories, space=[space] if space else None)
-    store, of_study = Store(results, preset=preset), experiment in studies.ALL
-    cells = (studies.ALL if of_study else experiments.ALL)[experiment].cells(budget, **given)
-    check_records(given.get("datasets", given.get("dataset")), store)
+    given = _given(declared.narrowed_by, experiment, **options, memories=memories, space=[space] if space else None)
+    store, cells = Store(results, preset=preset), declared.cells(budget, **given)
+    check_records(given.get("dataset"), store)
     if left := store.incomplete(cells):
         from ..run.compute import compute
 
         where = dict(device=device, engine=engine, cluster=cluster, workers=workers)
         left = compute(left, store, preset, seconds=time_limit, **where)
-    if of_study:
-        _print_study(experiment, preset, store, given)
-    else:
-        found = look_up(experiment, preset, store, **given)
-        crossed = {"network", "test_network"} <= set(varying(found))
-        print(report.matrix_table(found) if crossed else report.list_table(found))
-        print(report.missing_sentence(found, preset))
+    for text in filter(None, _shown(experiment, preset, read(experiment, preset, store, **given), given)):
+        print(text)
     if left:
         say(f"time is up: {len(left)} of {len(cells)} cells are left; the same command goes on from there")
 
 
-def _given(takes: dict[str, str], experiment: str = "", **options: Words) -> dict[str, Any]:
+def _given(axes: Sequence[str], experiment: str = "", **options: Words) -> dict[str, Any]:
     """Read the options that are given and narrow an experiment, by the names of its axes; paths are given in full.
 
     Raises:
         SpecError: an option that does not narrow the experiment.
     """
+    from ..experiments import OPTIONS
     from ..reproduce import in_full
 
-    read = {"datasets": lambda values: in_full(words(values)), "ipc": lambda values: whole(words(values)), "space": " ".join}
+    read = {"datasets": lambda values: in_full(words(values)), "ipc": lambda values: whole(words(values))}
     given = {name: values for name, values in options.items() if values is not None}
-    if other := [name for name in given if name not in takes]:
+    if other := [name for name in given if OPTIONS[name] not in axes]:
         raise SpecError(f"{experiment} cannot be narrowed by {other[0]}: leave it out")
-    return {takes[name]: read.get(name, words)(values) for name, values in given.items()}
+    return {OPTIONS[name]: read.get(name, words)(values) for name, values in given.items()}
 
 
-def _print_study(name: str, preset: str, store: Any, given: dict[str, Any]) -> None:
-    from ..report import application_report as report
-    from ..results import studied
+def _shown(experiment: str, preset: str, found: Any, given: dict[str, Any]) -> tuple[str, ...]:
+    """What is recorded of an experiment as tables and lines of facts."""
+    from .. import report
+    from ..experiments import OPTIONS
+    from ..report import application_report as applications
+    from ..results.outcomes import varying
 
-    found = studied.learned(preset, store, **given) if name == "continual" else studied.searched(preset, store, **given)
-    parts = (report.continual_table, report.gain_sentence) if name == "continual" else (report.search_table, report.found_sentence)
-    for text in (*(part(found) for part in parts), report.missing_sentence(found, preset, **given)):
-        if text:
-            print(text)
+    narrow = {option: given[axis] for option, axis in OPTIONS.items() if axis in given}
+    if experiment == "continual":
+        about = applications.gain_sentence(found), applications.continual_missing(found, preset, **narrow)
+        return applications.continual_table(found), *about
+    if experiment == "nas":
+        about = applications.found_sentence(found), applications.search_missing(found, preset, **narrow)
+        return applications.search_table(found), *about
+    crossed = {"network", "test_network"} <= set(varying(found))
+    return (report.matrix_table if crossed else report.list_table)(found), report.missing_sentence(found, preset)
 
 
 def verify(
@@ -130,10 +129,10 @@ def verify(
 
     experiments.find_preset(preset)
     check(preset, False, device, words(datasets) or ())
-    names = [str(one_of("experiment", experiment, experiments.ALL))] if experiment else list(experiments.ALL)
+    names = [experiments.find(experiment).name] if experiment else list(experiments.ALL)
     store = Store(results, preset=preset)
     options = dict(datasets=datasets, networks=networks, test_networks=test_networks, variants=variants, ipc=ipc)
-    runs = verifying.recorded_runs(names, preset, store, **_given(AXES, **options))
+    runs = verifying.recorded_runs(names, preset, store, **_given(experiments.AXES, **options))
     with stopping() as should_stop:
         how = dict(device=device, engine=engine, should_stop=should_stop)
         checked = verifying.verify(runs, store, networks=networks_each, **how)
@@ -148,17 +147,16 @@ def status(
 ) -> None:
     """Tell how many cells of each table are recorded."""
     from .. import experiments
-    from ..experiments import studies
     from ..results import Store
 
     presets = [experiments.find_preset(preset)] if preset else list(experiments.PRESETS.values())
-    stores, every = {p.name: Store(results, preset=p.name) for p in presets}, {**experiments.ALL, **studies.ALL}
+    stores = {p.name: Store(results, preset=p.name) for p in presets}
     if experiment:
-        asked = every[str(one_of("experiment", experiment, every))]
+        asked = experiments.find(experiment)
         print(f"{asked.label}: {asked.question}")
         print(table(("preset", "purpose", "recorded"), [(p.name, p.purpose, _recorded(asked, p, stores[p.name])) for p in presets]))
     else:
-        rows = [(e.name, e.label, *(_recorded(e, p, stores[p.name]) for p in presets)) for e in every.values()]
+        rows = [(e.name, e.label, *(_recorded(e, p, stores[p.name]) for p in presets)) for e in experiments.ALL.values()]
         print(table(("experiment", "in the paper", *(p.name for p in presets)), rows))
     print(f"records: {', '.join(dict.fromkeys(str(store.root) for store in stores.values()))}")
 

@@ -204,7 +204,8 @@ def _resnet18(net: Network, stack: _Stack) -> None:
 BUILDERS = dict(zip(FAMILIES, (_mlp, _convnet, _lenet, _alexnet, _vgg11, _resnet18, _alexcifarnet), strict=True))
 
 
-def _construct(net: Network, shape: tuple[int, int, int], classes: int) -> Classifier:
+def construct(net: Network, shape: tuple[int, int, int], classes: int) -> Classifier:
+    """Build one of our networks for images of a shape (channels, height, width), on torch's default device."""
     stack = _Stack(shape)
     BUILDERS[net.family](net, stack)
     model = Classifier(nn.Sequential(*stack.layers), nn.Linear(stack.shape[0], classes))
@@ -214,7 +215,7 @@ def _construct(net: Network, shape: tuple[int, int, int], classes: int) -> Class
 
 def _fits(net: Network, shape: tuple[int, int, int]) -> bool:
     with suppress(_TooSmall), torch.device("meta"):
-        return bool(_construct(net, shape, 1))
+        return bool(construct(net, shape, 1))
     return False
 
 
@@ -257,7 +258,7 @@ def build(network: Network, *, channels: int, classes: int, size: tuple[int, int
         return model.float().train()
     try:
         with seeded(seed):
-            return _construct(net, (channels, *size), classes)
+            return construct(net, (channels, *size), classes)
     except _TooSmall:
         least = next(side for side in count(1) if _fits(net, (channels, side, side)))
         raise SpecError(f"{net} cannot take images of {by(size)} pixels: use at least {by((least, least))}") from None

@@ -1,19 +1,37 @@
-"""A cell of a table: one number, where it stands, and the runs behind it.
+"""What an experiment is: a table or figure of the paper, the cells that it has, and the runs behind each cell.
+
+All experiments answer `cells`. Their cells answer `place`, `datasets`, `runs`, `cost` and `together`, and nothing else is asked
+of them when runs are done, counted or told.
 
 In place of the network that condenses, a cell may name real images: chosen in one of four ways, the best of many random draws,
 or all of them; a conditional GAN that draws images; or Dataset Distillation, in one of two ways.
 """
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..spec import GUIDED, Condensation, MakeSet, TrainNetworks, WholeTraining, variants
+from ..errors import SpecError, one_of
+from ..spec import FAMILIES, GUIDED, Condensation, MakeSet, Network, TrainNetworks, WholeTraining, variants
 from ..spec.baselines import TrainGan
 from . import dd
 from .dd import DD
 
+if TYPE_CHECKING:
+    from .applications import Line
+    from .presets import Preset
+
+OPTIONS = {  # by which a notebook and the command narrow an experiment, and their axes
+    "datasets": "dataset",
+    "ipc": "ipc",
+    "networks": "network",
+    "test_networks": "test_network",
+    "variants": "variant",
+    "memories": "memory",
+    "space": "space",
+}
 AXES = ("dataset", "ipc", "network", "test_network", "variant")
 RANDOM = "random"  # real images chosen at random, the row to beat
 WHOLE = "whole"  # the whole training set
@@ -23,7 +41,7 @@ GAN = "gan"  # images drawn by a conditional GAN
 INSTEAD = (*REAL, GAN, *DD)  # what may stand in place of a network
 COST = {"MLP": 0.001, "LeNet": 0.01, "AlexNet": 3.0, "VGG11": 3.5, "ResNet18": 9.0} | dict.fromkeys(REAL, 0.0)  # ConvNet: 1
 COST |= {GAN: 5.0} | dict.fromkeys(DD, 2.0)
-Run = TrainNetworks | WholeTraining
+SETS = 5  # so many sets count where they are recorded, whether or not a preset asks for them
 
 
 @dataclass(frozen=True)
@@ -34,7 +52,7 @@ class Cell:
     ipc: int
     network: str
     test_network: str
-    preset: Any  # a `presets.Preset`
+    preset: "Preset"
     sets: int
     networks: int
     variant: str = ""  # see `variants`
@@ -42,7 +60,7 @@ class Cell:
     held_out: int = 0  # so many training images are kept out of the set, and tested on in place of the test images
     epochs: int | None = None  # E of stage T in place of the preset's; 0: 300, or 1000 with augmentation
 
-    def runs(self, seeds: Sequence[int] | None = None) -> list[Run]:
+    def runs(self, seeds: Sequence[int] | None = None) -> list[TrainNetworks | WholeTraining]:
         """The runs that test networks, one for each set; each names the run that makes its set, if there is one."""
         seeds = range(self.sets) if seeds is None else seeds
         if self.network == WHOLE:
@@ -55,22 +73,23 @@ class Cell:
         on = "held-out" if self.held_out else "test"
         return [TrainNetworks(self.make_set(seed), training, self.networks, way, on) for seed in seeds]
 
+    def counted(self) -> list[TrainNetworks | WholeTraining]:
+        """The runs that count where they are recorded, whether or not the preset asks for so many sets."""
+        return self.runs(range(max(self.sets, SETS)))
+
     def make_set(self, seed: int) -> MakeSet:
         """The run that makes the set of that seed."""
-        made = self._make_set(seed)
-        return dataclasses.replace(made, held_out=self.held_out) if self.held_out else made
-
-    def _make_set(self, seed: int) -> MakeSet:
+        method, hyper, more = "random", Condensation(ipc=self.ipc), {}
         if self.network not in INSTEAD:
-            hyper = variants.apply(self.preset.condensation(self), self.budget)
-            return MakeSet(self.dataset, "condense", seed, variants.apply(hyper, self.variant))
-        if self.network in DD:
-            return dd.make_set(self.dataset, self.ipc, seed, self.preset.distillation(self.dataset, self.ipc))
-        if self.network == GAN:
-            return MakeSet(self.dataset, GAN, seed, Condensation(ipc=self.ipc), gan=TrainGan(self.dataset, self.preset.gan))
-        if self.network in GUIDED:
-            return MakeSet(self.dataset, self.network, seed, Condensation(ipc=self.ipc), whole=self.preset.whole(self, seed))
-        return MakeSet(self.dataset, "random", seed, Condensation(ipc=self.ipc))
+            method, hyper = "condense", variants.apply(self.preset.condensation(self), self.budget)
+            hyper = variants.apply(hyper, self.variant)
+        elif self.network in DD:
+            method, more = "distill", {"distillation": self.preset.distillation(self.dataset, self.ipc)}
+        elif self.network == GAN:
+            method, more = GAN, {"gan": TrainGan(self.dataset, self.preset.gan)}
+        elif self.network in GUIDED:
+            method, more = self.network, {"whole": self.preset.whole(self, seed)}
+        return MakeSet(self.dataset, method, seed, hyper, held_out=self.held_out, **more)
 
     @property
     def cost(self) -> float:
@@ -93,3 +112,134 @@ class Cell:
     def place(self) -> dict[str, Any]:
         """The cell's coordinates."""
         return {axis: getattr(self, axis) for axis in AXES}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What the paper shows in one place: a table or a figure.
+
+    Args:
+        name: of the experiment and of its notebook.
+        label: the paper's label.
+        question: one sentence: what is asked.
+    """
+
+    name: str
+    label: str
+    question: str
+    narrowed_by: ClassVar[tuple[str, ...]] = ()  # axes for which `cells` takes values
+
+    def cells(self, preset: "Preset", **narrow: Sequence | None) -> list["Cell"] | list["Line"]:
+        """Return the cells at a preset, or those with the values given for an axis (None: all)."""
+        raise NotImplementedError
+
+    def given(self, narrow: dict[str, Any]) -> dict[str, tuple]:
+        """Return the values given for each axis.
+
+        Raises:
+            SpecError: an axis that does not narrow the experiment, or an empty list.
+        """
+        found = {}
+        for axis, values in narrow.items():
+            one_of(f"axis of {self.name}", axis, self.narrowed_by)
+            if values is not None:
+                found[axis] = (values,) if isinstance(values, str | int) else tuple(values)
+                if not found[axis]:
+                    raise SpecError(f"the list for {axis} is empty: give at least one value")
+        return found
+
+
+@dataclass(frozen=True)
+class Table(Experiment):
+    """An experiment whose cells form a grid.
+
+    Args:
+        grid: for each axis in `AXES`, the values of the paper's table; `network` makes the set (or is one of `INSTEAD`: real
+            images, or another method's, in place of condensed ones), `test_network` is trained on it,
+            `variant` changes hyper-parameters (by default none).
+        grids: for a preset, the axes on which its grid differs.
+        diagonal: train only the network that made the set.
+        belongs: which points of the grid are cells, by their coordinates; by default all.
+        repeats: for a preset, the number of sets and of networks trained on each, or these from some number of images per class
+            on; by default the preset's.
+        budgets: for a preset, hyper-parameters in place of its own, as a variant, or these from some number of images per class on.
+        more: further grids, each told by the axes on which it differs from `grid`, where that has not been narrowed away.
+        epochs: for a preset, E of stage T in place of its own; 0: 300, or 1000 with augmentation.
+        held_out: so many training images are kept out of every set and tested on in place of the test images.
+    """
+
+    grid: dict[str, tuple]
+    grids: dict[str, dict[str, tuple]] = field(default_factory=dict)
+    diagonal: bool = False
+    repeats: dict[str, tuple[int, int] | dict[int, tuple[int, int]]] = field(default_factory=dict)
+    budgets: dict[str, str | dict[int, str]] = field(default_factory=dict)
+    more: tuple[dict[str, tuple], ...] = ()
+    held_out: int = 0
+    epochs: dict[str, int] = field(default_factory=dict)
+    belongs: Callable[[dict[str, Any]], bool] = lambda place: True
+    narrowed_by: ClassVar[tuple[str, ...]] = AXES
+
+    def cells(self, preset: "Preset", **narrow: Sequence | int | None) -> list[Cell]:
+        """Return the cells at a preset, over the whole grid or narrowed to the values given for an axis (None: its grid).
+
+        Raises:
+            SpecError: an axis that the experiment lacks, an empty list, or values that no cell has together.
+        """
+        given = {axis: _checked(axis, values) for axis, values in self.given(narrow).items()}
+        fixed = self.grids.get(preset.name, {}) | given
+        axes = {"variant": ("",), **self.grid, **fixed}
+        points = list(filter(self._is_cell(axes), self._points(axes, fixed)))
+        if not points:
+            values = ", ".join(f"{axis} {' '.join(map(str, values))}" for axis, values in given.items())
+            raise SpecError(f"no cell of {self.name} has {values} together: give fewer of them, or others")
+        return [self.cell(preset, **p) for p in points]
+
+    def _points(self, axes: dict[str, tuple], fixed: dict[str, tuple]) -> list[dict[str, Any]]:
+        """The points of the grid, then those of the further grids that are within what is fixed, each once."""
+        grids = [axes]
+        for other in self.more:
+            left = {axis: tuple(v for v in values if v in fixed.get(axis, values)) for axis, values in other.items()}
+            grids.append({**axes, **left})
+        points = dict.fromkeys(p for grid in grids for p in itertools.product(*(grid[axis] for axis in AXES)))
+        return [dict(zip(AXES, point, strict=True)) for point in points]
+
+    def _is_cell(self, axes: dict[str, tuple]) -> Callable[[dict[str, Any]], bool]:
+        """Whether a point is a cell: the whole set stands once for all numbers of images, other real images for all variants."""
+
+        def is_cell(p: dict[str, Any]) -> bool:
+            real = p["network"] in INSTEAD
+            own = not self.diagonal or real or p["test_network"] == p["network"]
+            once = (p["network"] != WHOLE or p["ipc"] == axes["ipc"][0]) and (not real or p["variant"] == axes["variant"][0])
+            return own and once and self.belongs(p)
+
+        return is_cell
+
+    def cell(self, preset: "Preset", **place: Any) -> Cell:
+        """Return the cell at a place, spelled out at a preset, whether or not the preset's grid has it."""
+        repeats = _from_on(self.repeats.get(preset.name, (preset.sets, preset.networks)), place["ipc"])
+        budget = _from_on(self.budgets.get(preset.name, ""), place["ipc"])
+        held_out = min(self.held_out, 300) if place["dataset"] == "digits" else self.held_out
+        sets = preset.sets_of(place["network"], place["dataset"]) or repeats[0]
+        networks = 1 if place["network"] in ORS else repeats[1]
+        changed = dict(budget=budget, held_out=held_out, epochs=self.epochs.get(preset.name))
+        return Cell(**place, preset=preset, sets=sets, networks=networks, **changed)
+
+
+def _from_on(value: Any, ipc: int) -> Any:
+    """What holds at so many images per class, where a dictionary gives values from some number on."""
+    return value[max(n for n in value if n <= ipc)] if isinstance(value, dict) else value
+
+
+def _checked(axis: str, values: tuple) -> tuple:
+    """The values given for an axis, each in its one spelling."""
+    if axis == "ipc":
+        for value in values:
+            Condensation(ipc=value)
+    if axis in ("network", "test_network"):
+        return tuple(_checked_network(v, INSTEAD if axis == "network" else ()) for v in values)
+    return tuple(map(variants.canonical, values)) if axis == "variant" else values
+
+
+def _checked_network(value: Any, instead: Sequence[str]) -> str:
+    one_of("network", str(value).partition(":")[0], (*FAMILIES, *instead))
+    return value if value in instead else str(Network.parse(value))

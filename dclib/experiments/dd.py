@@ -7,7 +7,7 @@ ordered steps at the learned rates, as the method is meant, and `distill-plain`,
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from ..spec import Condensation, MakeSet, Network, Training
+from ..spec import Network, Training
 from ..spec.architectures import FAMILIES
 from ..spec.baselines import CIFAR10, Distillation
 
@@ -42,11 +42,6 @@ def of_cpu(dataset: str, ipc: int) -> Distillation:
 def of_smoke(dataset: str, ipc: int) -> Distillation:
     """A few iterations of ten steps each: enough to see that everything works."""
     return dataclasses.replace(of_paper(dataset, ipc), **SMOKE)
-
-
-def make_set(dataset: str, ipc: int, seed: int, hyper: Distillation) -> MakeSet:
-    """The run that distils one set."""
-    return MakeSet(dataset, "distill", seed, Condensation(ipc=ipc), distillation=hyper)
 
 
 def at_rates(test_network: str, hyper: Distillation) -> Training:

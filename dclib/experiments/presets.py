@@ -4,14 +4,12 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ..errors import one_of
 from ..spec import GUIDED, Condensation, ConvNet, Network, Training, WholeTraining, loops, variants
 from ..spec.baselines import Distillation, GanTraining
-from . import ablations, dd
-from .cells import AXES, GAN, INSTEAD, ORS, RANDOM, REAL, WHOLE, Cell, Run
+from . import dd
+from .cells import GAN, ORS, RANDOM, WHOLE, Cell
 
-__all__ = [
-    "AXES", "BEST", "CPU", "GAN", "INSTEAD", "ORS", "PAPER", "PRESETS", "RANDOM", "REAL", "SMOKE", "WHOLE", "Cell", "Preset", "Run",
-]
 
 def paper_condensation(cell: Cell) -> Condensation:
     """The paper's hyper-parameters (appendix A)."""
@@ -117,7 +115,6 @@ class Preset:
         sets: condensed sets for each cell.
         networks: networks trained on each set.
         random_sets: draws of random real images, where a table has such a row.
-        grid: axes that differ from the declaration, by experiment.
         whole: a cell's training on the whole set, by seed; the first guides the choice of real images.
         wholes: trainings on the whole set, where a table has such a row.
         ors_sets: draws of random real images of which optimal random selection takes the best.
@@ -133,7 +130,6 @@ class Preset:
     sets: int
     networks: int
     random_sets: int = 5
-    grid: dict[str, dict[str, tuple]] = field(default_factory=dict)
     whole: Callable[[Cell, int], WholeTraining] = smoke_whole
     wholes: int = 1
     ors_sets: int = 20
@@ -148,8 +144,6 @@ class Preset:
         return self.distilled_sets.get(dataset) if network in dd.DD else counts.get(network)
 
 
-THREE = ("MLP", "ConvNet", "LeNet")  # networks that take seconds
-CPU_DATA = ("mnist", "fashionmnist", "cifar10", "svhn10k")  # svhn10k stands in for SVHN, in a row of its own
 SMOKE = Preset(
     "smoke",
     "the embedded digits and few steps: does everything work?",
@@ -157,17 +151,6 @@ SMOKE = Preset(
     smoke_training,
     sets=1,
     networks=1,
-    grid={
-        "method": {"dataset": ("digits",)},
-        "cross_arch": {"dataset": ("digits",), "network": (*THREE, RANDOM), "test_network": THREE},
-        "coresets": {"dataset": ("digits",), "ipc": (1,)},
-        "condensed_images": {"dataset": ("digits",), "ipc": (1,)},
-        "images_per_class": {"dataset": ("digits",), "ipc": (1, 2)},
-        "more_baselines": {"dataset": ("digits",), "ipc": (1,)},
-        "distillation": {"dataset": ("digits",), "ipc": (1, 2), "test_network": ("MLP", "LeNet")},
-        "cifar100": {"dataset": ("digits",), "ipc": (1,)},  # a stand-in of ten classes
-        **ablations.SMOKE,
-    },
 )
 CPU = Preset(
     "cpu",
@@ -177,14 +160,6 @@ CPU = Preset(
     sets=2,
     networks=5,
     random_sets=2,
-    grid={
-        "coresets": {"dataset": CPU_DATA},
-        "condensed_images": {"dataset": CPU_DATA},
-        "images_per_class": {"dataset": CPU_DATA},
-        "more_baselines": {"dataset": ("mnist",), "ipc": (1,)},
-        **ablations.CPU,
-        "distillation": {"test_network": ("MLP", "ConvNet", "LeNet", "AlexCifarNet")},
-    },
     whole=cpu_whole,
     ors_sets=100,
     gan=CPU_GAN,
@@ -206,3 +181,12 @@ PAPER = Preset(
 )
 PRESETS = {preset.name: preset for preset in (SMOKE, CPU, PAPER)}
 BEST = (PAPER, CPU)  # most faithful first; smoke never fills a cell of the book
+
+
+def find_preset(name: str) -> Preset:
+    """Return the preset of that name ("best" is none: it only reads).
+
+    Raises:
+        SpecError: there is none.
+    """
+    return PRESETS[one_of("preset", name, PRESETS)]

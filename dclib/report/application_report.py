@@ -6,7 +6,7 @@ from math import isfinite, isnan
 from typing import Any
 
 from ..experiments import paper
-from ..experiments.studies import PROXIES, SOURCES
+from ..experiments.paper import PROXIES, SOURCES
 from ..results.claims import Interval, interval
 from ..results.outcomes import DASH, title
 from ..results.ranking import Correlation
@@ -112,19 +112,25 @@ def found_sentence(found: Search) -> str:
     return " ".join(said)
 
 
-def missing_sentence(found: Sequence[Learned] | Search, preset: str = "cpu", **narrow: Any) -> str:
-    """Say what is not recorded, and which command fills it at that preset; empty if nothing is missing.
+def continual_missing(found: Sequence[Learned], preset: str = "cpu", **narrow: Any) -> str:
+    """Say which lines are not recorded, and which command fills them at a preset; empty if nothing is missing.
 
     Args:
         found: what is recorded.
         preset: of the command.
         narrow: how the page was narrowed, by the command's options without their dashes; None and "" are left out.
     """
-    if isinstance(found, Search):
-        total = len(found.networks) * len(SOURCES)
-        absent, what, name = total - sum(map(len, found.validation.values())), "trainings of architectures", "nas"
-    else:
-        total, absent, what, name = len(found), sum(not x.runs for x in found), "lines", "continual"
+    return _missing("continual", sum(not x.runs for x in found), len(found), "lines", preset, narrow)
+
+
+def search_missing(found: Search, preset: str = "cpu", **narrow: Any) -> str:
+    """Say the same of the trainings of architectures."""
+    total = len(found.networks) * len(SOURCES)
+    absent = total - sum(map(len, found.validation.values()))
+    return _missing("nas", absent, total, "trainings of architectures", preset, narrow)
+
+
+def _missing(name: str, absent: int, total: int, what: str, preset: str, narrow: dict[str, Any]) -> str:
     if not absent:
         return ""
     words = ["dclib", "run", name, "--preset", preset]

@@ -1,14 +1,10 @@
 """Every run that an experiment needs at a preset, with its floating-point operations and its disk space, for the page `costs`."""
 
-from math import prod
 from typing import Any
 
 from .. import experiments
-from ..experiments import studies
-from ..experiments.work import flop, shape_of
-from ..spec import MakeSet, shared_trajectories
-
-DECLARED = {**experiments.ALL, **studies.ALL}
+from ..experiments.work import about
+from ..spec import shared_trajectories
 
 
 def planned(preset: str) -> list[dict[str, Any]]:
@@ -24,33 +20,19 @@ def planned(preset: str) -> list[dict[str, Any]]:
         Rows of experiment, preset, datasets (what its cells need), key, kind (of the run), family (of the network that it
         spends its time on), networks (how many it trains), flop (of one network) and bytes (of learned images in float32).
     """
-    return [row for name in DECLARED for row in _rows(name, preset)]
+    return [row for experiment in experiments.ALL.values() for row in _rows(experiment, experiments.find_preset(preset))]
 
 
-def _rows(name: str, preset: str) -> list[dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    runs = {}
-    for cell in DECLARED[name].cells(experiments.find_preset(preset)):
-        if getattr(cell, "network", "") in [*experiments.ORS][1:]:
-            continue
-        for run in cell.runs():
-            for one in run.behind():
-                networks = max(one.networks, found.get(one.key, {"networks": 1})["networks"])
-                found[one.key] = {"datasets": cell.datasets, "networks": networks}
-                runs[one.key] = one
-    place = {"experiment": name, "preset": preset}
-    condensed = {key: run for key, run in runs.items() if isinstance(run, MakeSet) and run.method == "condense"}
+def _rows(experiment: experiments.Experiment, preset: experiments.Preset) -> list[dict[str, Any]]:
+    runs, needed = {}, {}
+    cells = [cell for cell in experiment.cells(preset) if cell.place.get("network") not in [*experiments.ORS][1:]]
+    for cell in cells:
+        for run in (one for of_cell in cell.runs() for one in of_cell.behind()):
+            networks = max(run.networks, needed.get(run.key, {"networks": 1})["networks"])
+            runs[run.key], needed[run.key] = run, {"datasets": cell.datasets, "networks": networks}
+    place = {"experiment": experiment.name, "preset": preset.name}
+    rows = {key: place | {"key": key, **about(run), **needed[key]} for key, run in runs.items()}
+    condensed = {key: run for key, run in runs.items() if rows[key]["kind"] == "condense"}
     longest = shared_trajectories(condensed.values())
-    passed = {key for key, run in condensed.items() if longest and run.hyper.outer_steps < longest.get(run.shared_state, 0)}
-    return [place | {"key": key, **_about(run), **found[key]} for key, run in runs.items() if key not in passed]
-
-
-def _about(run: Any) -> dict[str, Any]:
-    """The kind of a run, its network's family, its operations and the bytes of its set."""
-    if not isinstance(run, MakeSet):
-        network = getattr(run, "network", None) or getattr(run.hyper, "network", None)
-        return {"kind": type(run).__name__, "family": network.family if network else "", "flop": flop(run), "bytes": 0}
-    spent = run.distillation or (run.hyper if run.method == "condense" else run.whole)
-    channels, side, classes = shape_of(run.dataset, run.image_size, run.channels)
-    size = 4 * prod((channels, side, side, classes, run.hyper.ipc)) if run.learned else 0
-    return {"kind": run.method, "family": spent.network.family if spent else "", "flop": flop(run), "bytes": size}
+    passed = {key for key, run in condensed.items() if run.hyper.outer_steps < longest.get(run.shared_state, 0)}
+    return [row for key, row in rows.items() if key not in passed]

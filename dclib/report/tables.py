@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..experiments import AXES
-from ..experiments.presets import INSTEAD, RANDOM
+from ..experiments import AXES, INSTEAD, RANDOM
 from ..results.outcomes import DASH, labels, made_by, title, varying
 
 if TYPE_CHECKING:

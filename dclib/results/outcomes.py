@@ -12,7 +12,7 @@ from statistics import fmean, pstdev, variance
 from typing import TYPE_CHECKING, Any
 
 from .. import experiments
-from ..errors import one_of
+from ..errors import SpecError, one_of
 from ..experiments import AXES, GAN, INSTEAD, ORS, RANDOM, Cell, paper
 from ..spec import FAMILIES, Network
 from ..spec.keys import Run
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 DASH = "—"
 NAN = float("nan")
-SETS = range(5)  # seeds of the sets that count where they are recorded
 TITLES = {
     "": "default",  # variant
     "mnist": "MNIST",
@@ -72,6 +71,8 @@ def table(experiment: str, preset: str = "best", store: Store | None = None, **n
     import pandas as pd
 
     declared, store = experiments.find(experiment), store or Store(preset=preset)
+    if declared.narrowed_by != AXES:
+        raise SpecError(f"{experiment} is no grid of accuracies: read it with `dclib.results.studied.read`")
     one_of("preset", preset, ("best", *experiments.PRESETS))
     presets = experiments.BEST if preset == "best" else (experiments.find_preset(preset),)
     places = {tuple(cell.place.values()): cell.place for p in presets for cell in declared.cells(p, **narrow)}
@@ -144,7 +145,7 @@ def _first_recorded(experiment: str, cells: Sequence[Cell], store: Store) -> dic
 
 def _recorded(experiment: str, cell: Cell, store: Store) -> dict[str, Any]:
     """The row of a cell at its preset."""
-    runs = cell.runs(range(cell.sets) if cell.network in ORS else SETS)
+    runs = cell.counted()
     sets = _accuracies(cell, runs, store)
     planned = (len(sets) or 1 if ORS.get(cell.network, 1.0) < 1 else cell.sets), runs[0].networks
     return dict(

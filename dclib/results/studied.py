@@ -1,7 +1,7 @@
 """What the two applications found: accuracies after each stage (Fig. 4), and rankings of architectures (Table 4).
 
-As for tables, "best" is the most faithful preset that has records and never `smoke`. All lines of a study come from one preset,
-since they are compared with one another.
+As for tables, "best" is the most faithful preset that has records and never `smoke`. All that is found of an application comes from
+one preset, since its lines are compared with one another.
 """
 
 import re
@@ -11,10 +11,11 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from ..errors import one_of
-from ..experiments import BEST, PRESETS
-from ..experiments.studies import CONTINUAL, NAS, SOURCES, Case, Study
+from ..experiments import BEST, CONTINUAL, NAS, PRESETS, Experiment
+from ..experiments.applications import Line
+from ..experiments.paper import SOURCES
 from .claims import Interval
-from .outcomes import records_behind
+from .outcomes import records_behind, table
 from .ranking import Correlation, advantage, agreement, best
 from .store import Store
 
@@ -67,14 +68,14 @@ def spread(values: Sequence[float]) -> tuple[float, float]:
     return fmean(values), pstdev(values)
 
 
-def _chosen(study: Study, preset: str, store: Store, narrow: dict[str, Any]) -> tuple[str, list[Case]]:
-    """The preset whose records are shown, and the study's cases at it."""
+def _chosen(experiment: Experiment, preset: str, store: Store, narrow: dict[str, Any]) -> tuple[str, list[Line]]:
+    """The preset whose records are shown, and the experiment's cells at it."""
     one_of("preset", preset, ("best", *PRESETS))
-    candidates = [p.name for p in BEST] if preset == "best" else [preset]
-    cases = {name: study.plans[name].cases(name, **narrow) for name in candidates}
-    recorded = [name for name in candidates if any(store.accuracies(run.key) for case in cases[name] for run in case.runs())]
-    name = recorded[0] if recorded else candidates[-1]  # with nothing recorded the smallest budget, which is soonest filled
-    return (name if recorded else ""), cases[name]
+    candidates = BEST if preset == "best" else (PRESETS[preset],)
+    cells = {p.name: experiment.cells(p, **narrow) for p in candidates}
+    recorded = [name for name in cells if any(store.accuracies(run.key) for cell in cells[name] for run in cell.runs())]
+    name = recorded[0] if recorded else candidates[-1].name  # with nothing recorded the smallest budget, which is soonest filled
+    return (name if recorded else ""), cells[name]
 
 
 def learned(preset: str = "best", store: Store | None = None, **narrow: Any) -> list[Learned]:
@@ -83,20 +84,19 @@ def learned(preset: str = "best", store: Store | None = None, **narrow: Any) -> 
     Args:
         preset: smoke, cpu or paper; "best" takes the first of `experiments.BEST` that has records.
         store: where records are; by default those of `results.results_root`.
-        narrow: `datasets` and `memories`, as for `ContinualPlan.cases`.
+        narrow: `dataset` and `memory`, as for `Continual.cells`.
 
     Raises:
         SpecError: an unknown preset or memory, or fewer than two tasks.
     """
     store = store or Store(preset=preset)
-    name, cases = _chosen(CONTINUAL, preset, store, narrow)
+    name, cells = _chosen(CONTINUAL, preset, store, narrow)
     found = []
-    for case in cases:
-        done = [run for run in case.runs() if run.key in store.records]
+    for cell in cells:
+        done = [run for run in cell.runs() if run.key in store.records]
         runs = tuple(tuple(map(tuple, store.records[run.key][0]["stages"])) for run in done)
-        about = (case["tasks"], case["memory"], case["distillation"])
         seeds = tuple(run.seed for run in done)
-        found.append(Learned(*about, name if runs else "", runs, records_behind(done, store), seeds))
+        found.append(Learned(**cell.place, preset=name if runs else "", runs=runs, records=records_behind(done, store), seeds=seeds))
     return found
 
 
@@ -165,16 +165,16 @@ def searched(preset: str = "best", store: Store | None = None, **narrow: Any) ->
 
     Args:
         preset, store: as for `learned`.
-        narrow: `datasets` and `space`, as for `SearchPlan.cases`.
+        narrow: `dataset` and `space`, as for `experiments.applications.Search.cells`.
 
     Raises:
         SpecError: an unknown preset, or no architecture is left.
     """
     store = store or Store(preset=preset)
-    name, cases = _chosen(NAS, preset, store, narrow)
+    name, cells = _chosen(NAS, preset, store, narrow)
     validation: dict[str, dict[str, tuple[float, ...]]] = {source: {} for source in SOURCES}
     test, seconds, images, done = {}, dict.fromkeys(SOURCES, 0.0), {}, []
-    for source, run in ((case["source"], run) for case in cases for run in case.runs()):
+    for source, run in ((cell.place["source"], run) for cell in cells for run in cell.runs()):
         network = str(run.network)
         images[source] = max(images.get(source, 0), _images(run, store))
         if not (by_network := store.accuracies(run.key)):
@@ -185,7 +185,7 @@ def searched(preset: str = "best", store: Store | None = None, **narrow: Any) ->
         if source == "whole":
             test[network] = tuple({n: x for record in reversed(own) for n, x in record["test"].items()}.values())
         done.append(run)
-    about = (cases[0]["dataset"], cases[0]["networks"], name)
+    about = (cells[0].place["dataset"], cells[0].place["networks"], name)
     return Search(*about, validation, test, seconds, images, records_behind(done, store))
 
 
@@ -193,3 +193,18 @@ def _images(run: Any, store: Store) -> int:
     """How many training images a candidate's run needs; 0: all there are, and nothing is recorded that says how many."""
     recorded = next((r["pool"] for r in store.records.get(run.key, []) if "pool" in r), 0)
     return min(recorded, run.hyper.steps * run.hyper.batch)
+
+
+READ = {CONTINUAL.name: learned, NAS.name: searched}
+
+
+def read(experiment: str, preset: str = "best", store: Store | None = None, **narrow: Any) -> Any:
+    """Return what is recorded of any experiment: what `learned` or `searched` gives, else the rows of `table`.
+
+    Args:
+        experiment: its name.
+        preset, store, narrow: as for `table`, by the experiment's own axes.
+    """
+    if reader := READ.get(experiment):
+        return reader(preset, store, **narrow)
+    return table(experiment, preset, store, **narrow)

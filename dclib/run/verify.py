@@ -14,7 +14,7 @@ from tabulate import tabulate
 from .. import experiments
 from ..errors import DataError, FileError, SpecError
 from ..results import CondensedSet, Store
-from ..results.outcomes import DASH, SETS
+from ..results.outcomes import DASH
 from ..spec import TrainNetworks
 
 FLOOR = 1.0  # points that are always allowed
@@ -107,13 +107,15 @@ def recorded_runs(names: Sequence[str], preset: str, store: Store, **narrow: Seq
         try:
             cells += experiments.find(name).cells(experiments.find_preset(preset), **narrow)
         except SpecError as error:
-            refused = error
+            refused = refused or error
     if refused and not cells:
         raise refused
-    runs = [run for cell in cells for run in cell.runs(range(max(cell.sets, len(SETS))))]
-    found = {run.key: run for run in runs if isinstance(run, TrainNetworks) and store.accuracies(run.key)}
+    runs = [run for cell in cells for run in cell.counted() if run.repeatable]
+    found = {run.key: run for run in runs if store.accuracies(run.key)}
     if not found:
         which = names[0] if len(names) == 1 else "these experiments"
+        if not runs:
+            raise SpecError(f"no network of {which} is trained on a set that `dclib verify` could take again: name a table")
         raise SpecError(f"nothing of {which} is recorded at preset {preset} in {store.root}: compute it first with `dclib run`")
     return list(found.values())
 

@@ -1,7 +1,7 @@
 """The frozen runs of the paper's two applications (Sec. 3.2): continual learning and architecture search; nothing imports torch.
 
-`LearnTasks` is one sequence of tasks with a memory (`continual.py` computes it), `TrainCandidate` one architecture trained on a
-small set, or for as short a time on the whole (`nas.py`). As in `spec`, fields at their default stay out of a run's key.
+`LearnTasks` is one sequence of tasks with a memory (computed by `methods.continual`), `TrainCandidate` one architecture trained on
+a small set, or for as short a time on the whole set (`methods.nas`). As in `spec`, fields at their default stay out of a run's key.
 """
 
 import itertools
@@ -183,8 +183,8 @@ class Space:
         for option in OPTIONS:
             require(bool(getattr(self, option)), f"the search space has no {option}: give at least one value")
 
-    def networks(self, narrow: str = "") -> list[Network]:
-        """Return the architectures, or those with the options that `narrow` names, as in "width=32,64 norm=instance".
+    def networks(self, narrow: Sequence[str] = ()) -> list[Network]:
+        """Return the architectures, or those with the options that `narrow` names, as in ("width=32,64", "norm=instance").
 
         Raises:
             SpecError: an unknown option, a value that no architecture has, or no architecture is left.
@@ -206,8 +206,8 @@ def _of_some(networks: Sequence[Network], option: str, values: Sequence[str]) ->
     raise SpecError(f"no architecture is left in the search space with {option}={','.join(values)}: it has {have}")
 
 
-def _options(narrow: str) -> list[tuple[str, Sequence[str]]]:
-    pairs = [item.partition("=") for item in narrow.split()]
+def _options(narrow: Sequence[str]) -> list[tuple[str, Sequence[str]]]:
+    pairs = [str(item).partition("=") for item in narrow]
     for option, _, values in pairs:
         one_of("option of the search space", option, OPTIONS)
         require(all(values.split(",")), f"{option!r} in the search space has no value: write it as {option}=VALUE,VALUE")
@@ -215,6 +215,3 @@ def _options(narrow: str) -> list[tuple[str, Sequence[str]]]:
     if twice := [option for option in names if names.count(option) > 1]:
         raise SpecError(f"{twice[0]!r} in the search space is given twice: write it once, as {twice[0]}=VALUE,VALUE")
     return [(option, values.split(",")) for option, _, values in pairs]
-
-
-ApplicationRun = LearnTasks | TrainCandidate

@@ -56,13 +56,14 @@ class Run:
     `networks` is how many networks the run trains, each recorded by its number; a set or a GAN counts as one.
     `leaves` names what other runs take from it: the "indices" in its record, or its file in the folder "sets" or "whole".
     `shared_state` names the checkpoint that it shares with similar runs, if there is one. `brief` runs are many, and share one
-    progress bar.
+    progress bar. `repeatable` runs train networks on a set that is kept or can be chosen again: `dclib verify` compares them.
     """
 
     networks: ClassVar[int] = 1
     leaves: ClassVar[str] = ""
     shared_state: ClassVar[str] = ""
     brief: ClassVar[bool] = False
+    repeatable: ClassVar[bool] = False
 
     @cached_property
     def key(self) -> str:

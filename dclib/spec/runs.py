@@ -268,6 +268,7 @@ class TrainNetworks(Run):
     networks: int = param(1, "how many are trained; not part of the key", outside_key=True)
     way: str = param("plain", "plain: stage T; rates: the ordered steps of a distilled set, by `hyper.network` alone", choices=WAYS)
     tested_on: str = param("test", "the test images, or those held out of the set", choices=("test", "held-out"))
+    repeatable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check(self)

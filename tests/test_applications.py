@@ -11,13 +11,14 @@ from pages import shown
 from dclib import experiments
 from dclib import report as reports
 from dclib.cli.main import main
-from dclib.errors import DataError, Interrupted, SpecError
-from dclib.experiments import studies
-from dclib.experiments.studies import CONTINUAL, NAS, ContinualPlan, SearchPlan, _condensation
+from dclib.errors import DataError, Interrupted
+from dclib.experiments import CONTINUAL, NAS
+from dclib.experiments.applications import ContinualPlan, SearchPlan
+from dclib.experiments.paper import SOURCES
 from dclib.methods.continual import Continual
 from dclib.report import application_report as report
 from dclib.report import sentences
-from dclib.reproduce import reproduce_study
+from dclib.reproduce import reproduce
 from dclib.results import Store, studied
 from dclib.results.lines import FILES
 from dclib.results.merge import merge_into
@@ -25,15 +26,17 @@ from dclib.results.studied import Learned, Search
 from dclib.run import sets
 from dclib.run.compute import Runner, compute, execute
 from dclib.run.workers import Job, do
-from dclib.spec import MLP
+from dclib.spec import MLP, Condensation
 from dclib.spec.applications import Rehearsal, ShortTraining, Space
 
 CPU = dict(device="cpu", engine="eager")
 THIN = MLP(width=8)
+SMALL = Condensation(1, THIN, outer_steps=2, real_batch=4).resolve()
+BOTH = ("continual", "nas")
 TASKS = ContinualPlan(
     ("digits", "digits+inverted", "digits+turned"),
     Rehearsal(ipc=1, network=THIN, iterations=3, finetuning=2, batch=16, test_images=100),
-    _condensation(1, network=THIN, outer_steps=2, real_batch=4),
+    SMALL,
     seeds=2,
     image_size=8,
 )
@@ -42,7 +45,7 @@ CANDIDATES = SearchPlan(
     Space(width=(4,), depth=(1,), norm=("none", "instance"), activation=("relu",), pooling=("none", "max")),
     ShortTraining(steps=3, batch=10),
     ShortTraining(steps=6, batch=10),
-    _condensation(1, network=THIN, outer_steps=2, real_batch=4),
+    SMALL,
     guide=1,
     networks=2,
     images=50,
@@ -53,7 +56,7 @@ CANDIDATES = SearchPlan(
 
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
-    """Both studies at smoke within a second, and a results folder of their own."""
+    """Both at smoke within a second, and a results folder of their own."""
     monkeypatch.setenv("DCLIB_RESULTS", str(tmp_path / "results"))
     monkeypatch.setitem(CONTINUAL.plans, "smoke", TASKS)
     monkeypatch.setitem(NAS.plans, "smoke", CANDIDATES)
@@ -61,7 +64,7 @@ def tiny(monkeypatch, tmp_path):
 
 
 def cells(name, **narrow):
-    return studies.ALL[name].cells(experiments.SMOKE, **narrow)
+    return experiments.find(name).cells(experiments.SMOKE, **narrow)
 
 
 def numbers(root):
@@ -80,7 +83,7 @@ def numbers(root):
 
 def test_the_papers_continual_learning():
     found = CONTINUAL.cells(experiments.PAPER)
-    assert [(case["memory"], case["distillation"]) for case in found] == [
+    assert [(case.place["memory"], case.place["distillation"]) for case in found] == [
         (memory, held) for held in (False, True) for memory in ("random", "herding", "condense")
     ]
     runs = [run for case in found for run in case.runs()]
@@ -105,10 +108,10 @@ def test_the_papers_continual_learning():
 
 
 def test_the_papers_search():
-    found = {case["source"]: case for case in NAS.cells(experiments.PAPER)}
-    assert tuple(found) == studies.SOURCES
-    assert {len(set(case["networks"])) for case in found.values()} == {720}
-    runs = {source: next(case.runs()) for source, case in found.items()}
+    found = {case.place["source"]: case for case in NAS.cells(experiments.PAPER)}
+    assert tuple(found) == SOURCES
+    assert {len(set(case.place["networks"])) for case in found.values()} == {720}
+    runs = {source: case.runs()[0] for source, case in found.items()}
     assert {(run.dataset, run.held_out, run.networks) for run in runs.values()} == {("cifar10", 5000, 5)}
     for source in ("random", "herding", "condense"):
         made = runs[source].set
@@ -125,26 +128,11 @@ def test_every_candidate_has_a_key_of_its_own():
     assert len({run.set for run in found}) == 4
 
 
-def test_keys_do_not_change():
-    """A record is found by its key: what changes one of these orphans records."""
-    firsts = [next(study.cells(preset)[0].runs()) for preset in (experiments.CPU, experiments.PAPER) for study in (CONTINUAL, NAS)]
-    assert [run.key for run in firsts] == PINNED
-
-
-PINNED = ["1d7608303d4132ba", "fae7b6254768e9c3", "75ed9a57b6b55474", "b96b7dec6b26010a"]
-
-
-def test_cpu_needs_the_data_sets_that_are_declared():
-    assert {name for case in CONTINUAL.cells(experiments.CPU) for name in case.datasets} == {"svhn10k", "mnist", "usps"}
-    assert {name for case in NAS.cells(experiments.CPU) for name in case.datasets} == {"cifar10"}
-    assert {len(case["networks"]) for case in NAS.cells(experiments.CPU)} == {39}
-
-
 # --- done
 
 
 def test_both_are_computed_recorded_and_not_computed_again(tiny):
-    for name in studies.ALL:
+    for name in BOTH:
         assert compute(cells(name), Store(), "smoke", **CPU) == []
     before = numbers(tiny)
     kinds = [kind for kind, _ in before]
@@ -159,7 +147,7 @@ def test_both_are_computed_recorded_and_not_computed_again(tiny):
             assert list(values["accuracies"]) == ["0", "1"]
     assert sum(bool(values["test"]) for values in before.values()) == 4  # of the whole set alone
     assert not list(tiny.rglob("checkpoints/*.safetensors"))
-    for name in studies.ALL:
+    for name in BOTH:
         execute(cells(name), Runner(Store(), "smoke", **CPU))
     assert numbers(tiny) == before
     assert len((tiny / "smoke" / "candidates.jsonl").read_text().splitlines()) == 20
@@ -184,13 +172,13 @@ def test_the_first_task_is_learnt_once_for_all_memories(tiny, monkeypatch):
 
 
 def test_networks_done_before_a_stop_are_not_trained_again(tiny):
-    (case,) = (case for case in cells("nas", space="norm=none pooling=max") if case["source"] == "early")
+    (case,) = (case for case in cells("nas", space=["norm=none", "pooling=max"]) if case.place["source"] == "early")
     left = iter([False] * 5)
     with pytest.raises(Interrupted):
         execute([case], Runner(Store(), "smoke", should_stop=lambda: next(left, True), **CPU))
-    assert list(Store().accuracies(next(case.runs()).key)) == [0]
+    assert list(Store().accuracies(case.runs()[0].key)) == [0]
     execute([case], Runner(Store(), "smoke", **CPU))
-    assert [list(r["accuracies"]) for r in Store().records[next(case.runs()).key]] == [["0"], ["1"]]
+    assert [list(r["accuracies"]) for r in Store().records[case.runs()[0].key]] == [["0"], ["1"]]
 
 
 def test_small_sets_have_no_image_held_out_and_none_of_the_tests(tiny):
@@ -199,8 +187,8 @@ def test_small_sets_have_no_image_held_out_and_none_of_the_tests(tiny):
     forbidden = rows(rest.normalise(validation.x_test)) | rows(rest.normalise(rest.x_test))
     runner = Runner(Store(), "smoke", **CPU)
     for source in ("random", "herding"):
-        made = next(case for case in cells("nas") if case["source"] == source)
-        made = next(made.runs()).set
+        made = next(case for case in cells("nas") if case.place["source"] == source)
+        made = made.runs()[0].set
         images = torch.from_numpy(runner.do(made).images)
         assert len(images) == 10
         assert not rows(images) & forbidden
@@ -211,8 +199,8 @@ def test_small_sets_have_no_image_held_out_and_none_of_the_tests(tiny):
 
 def test_workers_get_what_a_run_needs(tiny, tmp_path):
     """A sequence of tasks takes all of its sets, a candidate its set, and herding the training on the whole set."""
-    (continual,) = (case for case in cells("continual", memories=["condense"]) if case["distillation"])
-    some = [continual, *cells("nas", space="norm=none pooling=max")]
+    (continual,) = (case for case in cells("continual", memory=["condense"]) if case.place["distillation"])
+    some = [continual, *cells("nas", space=["norm=none", "pooling=max"])]
     execute(some, Runner(Store(tmp_path / "alone"), "smoke", **CPU))
     store, done = Store(tmp_path / "spread"), {}
 
@@ -232,7 +220,7 @@ def test_workers_get_what_a_run_needs(tiny, tmp_path):
 
 
 def test_records_of_another_machine_are_merged(tiny, tmp_path):
-    some = [*cells("continual", memories=["random"]), *cells("nas", space="norm=none pooling=max")]
+    some = [*cells("continual", memory=["random"]), *cells("nas", space=["norm=none", "pooling=max"])]
     execute(some, Runner(Store(tmp_path / "there"), "smoke", **CPU))
     merged = merge_into(Store(), [tmp_path / "there"])
     assert (merged.differences, merged.refused) == ([], [])
@@ -283,7 +271,7 @@ def some_search(count=12, without=()):
     far = {n: (30.0 - j,) for j, n in enumerate(names)}
     validation = dict(random=far, herding=far, condense=near, early=near, whole=whole) | {source: {} for source in without}
     images = dict(random=100, herding=100, condense=100, early=10_000, whole=45_000)
-    return Search("mnist", names, "cpu", validation, test, dict.fromkeys(studies.SOURCES, 90.0), images)
+    return Search("mnist", names, "cpu", validation, test, dict.fromkeys(SOURCES, 90.0), images)
 
 
 def test_the_best_found_and_its_test_accuracy():
@@ -317,10 +305,10 @@ def test_table_4_in_our_numbers_and_the_papers():
     assert cells_(line(table, "all recorded"))[0] == "ours"
     assert cells_(line(table, "images kept")) == ["ours", "100", "100", "100", "10,000", "45,000"]
     assert cells_(line(table, "min")) == ["ours"] + ["1.5"] * 5
-    assert "45 of 60" not in report.missing_sentence(some_search())
-    narrowed = report.missing_sentence(some_search(without=("early",)), datasets=None, space="width=8 depth=1")
+    assert "45 of 60" not in report.search_missing(some_search())
+    narrowed = report.search_missing(some_search(without=("early",)), datasets=None, space="width=8 depth=1")
     assert narrowed.endswith("`dclib run nas --preset cpu --space 'width=8 depth=1'` computes them.")
-    assert report.missing_sentence(some_search(without=("early",))).startswith(
+    assert report.search_missing(some_search(without=("early",))).startswith(
         "12 of 60 trainings of architectures are not recorded"
     )
 
@@ -366,7 +354,7 @@ def test_the_figures_show_what_is_there():
     drawn = [[len(points.get_offsets()) for points in panel.collections] for panel in scatter.figure.axes]
     assert drawn == [[12, 10, 0, 0]] * 4
     assert scatter.figure.axes[2].get_title() == "condensed\nρ +1.00, all +1.00"
-    for page, nothing in (("nas-5", dict(search=some_search(without=studies.SOURCES))), ("continual-5", dict(learned=found[3:]))):
+    for page, nothing in (("nas-5", dict(search=some_search(without=SOURCES))), ("continual-5", dict(learned=found[3:]))):
         assert shown(page.split("-")[0], page, **nothing, **given)[page].render().startswith(b"\x89PNG")
 
 
@@ -386,31 +374,6 @@ def test_the_command_computes_and_prints(tiny, capsys):
     rows = {row.split()[0]: row for row in capsys.readouterr().out.splitlines() if row}
     assert re.search(r" 0 of 5, \d in part: \d+ of \d+ networks$", rows["nas"]), "narrowed to some architectures"
     assert rows["continual"].endswith(" 0 of 6")
-
-
-REFUSED = [
-    ("nas --space width=99", "no architecture is left in the search space with width=99: it has 4"),
-    ("nas --datasets mnist,digits", "architectures are searched on one data set, not on mnist, digits: name one"),
-    ("nas --memories random", "nas cannot be narrowed by memories: leave it out"),
-    ("continual --space width=4", "continual cannot be narrowed by space: leave it out"),
-    ("continual --networks MLP", "continual cannot be narrowed by networks: leave it out"),
-    ("continual --datasets digits", "continual learning needs at least 2 tasks, not 1 (digits): name more data sets"),
-    ("continual --datasets digits,mnist,digits", "tasks must differ, not be digits, mnist, digits: name each data set once"),
-    ("continual --memories attic", "unknown memory 'attic': choose one of random, herding, condense"),
-    ("continual --datasets digits,digits+mirrored", "unknown data set 'digits+mirrored'"),
-    ("method --space width=4", "method cannot be narrowed by space: leave it out"),
-    ("contineual", "unknown experiment 'contineual': did you mean 'continual'?"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "sentence"), REFUSED)
-def test_what_makes_no_sense_is_one_sentence(tiny, capsys, arguments, sentence):
-    assert main(["run", *arguments.split(" ")]) == 1
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith(f"dclib: {sentence}")
-    assert err.count("\n") == 1
-    assert not tiny.exists()
 
 
 def write_own(path, classes, seed=0):
@@ -443,7 +406,7 @@ def test_data_that_have_changed_are_refused(tiny, tmp_path, capsys, name, narrow
         assert "own.npz has changed since" in err
         assert out == ""
     with pytest.raises(DataError, match="has changed since"):
-        reproduce_study(name, preset="smoke", datasets=data)
+        reproduce(name, preset="smoke", datasets=data)
 
 
 def test_a_path_means_the_same_from_every_folder(tiny, tmp_path, monkeypatch):
@@ -456,46 +419,19 @@ def test_a_path_means_the_same_from_every_folder(tiny, tmp_path, monkeypatch):
 
 
 def test_a_notebooks_call_reads_computes_and_compares(tiny, capsys):
-    assert not any(x.runs for x in reproduce_study("continual", memories="random"))
-    found = reproduce_study("continual", preset="smoke", device="cpu", memories="random herding", datasets=None)
+    assert not any(x.runs for x in reproduce("continual", memories="random"))
+    found = reproduce("continual", preset="smoke", device="cpu", memories="random herding", datasets=None)
     assert [x.memory for x in found if x.runs] == ["random", "herding"] * 2
-    again = reproduce_study("continual", preset="smoke", device="cpu", memories=["random"], recompute=True)
+    again = reproduce("continual", preset="smoke", device="cpu", memories=["random"], recompute=True)
     assert [x.runs for x in again] == [x.runs for x in found if x.memory == "random"]
     assert "Of 4 recorded accuracies computed again 4 are alike, the largest difference is 0.00 points." in capsys.readouterr().out
-    search = reproduce_study("nas", preset="smoke", device="cpu", space="pooling=max norm=none")
+    search = reproduce("nas", preset="smoke", device="cpu", space="pooling=max norm=none")
     assert search.networks == ("ConvNet:width=4,depth=1,norm=none,pooling=max",)
     assert search.complete("herding")
 
 
-def test_a_notebooks_wrong_parameters_are_refused(tiny):
-    for given, sentence in (
-        (dict(memory="random"), "unknown parameter 'memory': did you mean 'memories'"),
-        (dict(space="width=4"), "unknown parameter 'space'"),
-        (dict(datasets="digits"), "needs at least 2 tasks, not 1"),
-        (dict(memories=[]), "the list for memories is empty"),
-        (dict(memories=[["random"]]), r"memories must be names, and \['random'\] is none"),
-        (dict(preset="quick"), "unknown preset 'quick'"),
-    ):
-        with pytest.raises(SpecError, match=sentence):
-            reproduce_study("continual", **given)
-    with pytest.raises(SpecError, match="unknown application 'method'"):
-        reproduce_study("method")
-    with pytest.raises(SpecError, match="no architecture is left"):
-        reproduce_study("nas", preset="smoke", space="width=99")
-    with pytest.raises(SpecError, match="space must be text, as 'width=32,64 norm=instance', not 8"):
-        reproduce_study("nas", preset="smoke", space=8)
-
-
 def test_every_kind_of_record_has_a_cost_in_words():
     assert sentences.KINDS.keys() == FILES.keys()
-
-
-def test_every_run_in_words():
-
-    words = [next(case.runs()).words for case in (*CONTINUAL.cells(experiments.CPU)[:1], *NAS.cells(experiments.CPU))]
-    assert words[0] == "svhn10k, mnist, usps, memory filled by random, without distillation, seed 0"
-    assert words[1].endswith("for 50 steps on cifar10, 10/class, random, seed 0")
-    assert words[-1].endswith("for 400 steps on cifar10")
 
 
 def test_runs_are_paired_by_their_seeds():
