@@ -391,6 +391,7 @@ def test_records_of_own_data_are_shown_only_as_long_as_it_is_the_same(call, tiny
     assert call(*request)[:2] == (0, out)
 
 
+@pytest.mark.filterwarnings("default")
 def test_status_says_what_is_asked_and_what_is_there(call, tmp_path):
     """Two sets of random images with three networks are all of `cpu` and 6 of the 100 networks of `paper`."""
     cell = experiments.CORESETS.cells(experiments.CPU, dataset="fashionmnist", ipc=1, network="random")[0]

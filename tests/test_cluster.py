@@ -356,7 +356,7 @@ def test_the_run_of_a_caller_that_is_gone_stops(cells, address, tmp_path):
 LONG = """
 import dataclasses, sys
 from dclib import experiments
-from dclib.cli import main
+from dclib.cli.main import main
 smoke = experiments.SMOKE
 long = dataclasses.replace(smoke, condensation=lambda cell: dataclasses.replace(smoke.condensation(cell), outer_steps={steps}))
 experiments.PRESETS["smoke"] = long

@@ -155,7 +155,7 @@ def test_the_state_of_another_training_is_refused(made, make_dataset, tmp_path):
 
 def test_a_guided_choice_names_its_training_and_no_other_does():
     for wrong in (dict(method="herding"), dict(method="random", whole=RECIPE), dict(method="condense", whole=RECIPE)):
-        with pytest.raises(SpecError, match="`whole` training"):
+        with pytest.raises(SpecError, match="`whole`"):
             MakeSet("made", **wrong)
     with pytest.raises(SpecError, match="must be one on other"):
         MakeSet("other", "herding", whole=RECIPE)

@@ -30,9 +30,9 @@ def test_from_two_to_two_hundred_classes_grey_or_in_colour(classes, channels, tm
     assert len(dclib.train(small, network=dclib.MLP(width=4, depth=1), epochs=1, **how)) == 1
 
 
-def test_images_that_are_not_square_need_a_size(tmp_path):
+def test_images_of_several_shapes_need_a_size(tmp_path):
     write(tmp_path, 2)
-    with pytest.raises(DataError, match="not square: give an image size"):
+    with pytest.raises(DataError, match="4×6×1: give an image size"):
         dclib.load(tmp_path)
 
 

@@ -55,7 +55,7 @@ def counts(store):
 
 def test_a_set_of_a_gan_names_its_training_and_no_other_does():
     for wrong in (dict(method="gan"), dict(method="random", gan=TRAINED), dict(method="condense", gan=TRAINED)):
-        with pytest.raises(SpecError, match=r"method '\w+' (needs a|takes no) `gan` training"):
+        with pytest.raises(SpecError, match=r"method '\w+' (needs a|takes no) `gan`"):
             MakeSet("made", **wrong)
     with pytest.raises(SpecError, match="the `gan` training must be one on other"):
         MakeSet("other", "gan", gan=TRAINED)

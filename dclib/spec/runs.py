@@ -210,7 +210,7 @@ class MakeSet(Run):
         require(self.learned or self.storage == "float32", "real images are kept as they are: leave storage at float32")
         for name, methods in {"whole": GUIDED, "gan": ("gan",), "distillation": ("distill",)}.items():
             thing, needed = getattr(self, name), self.method in methods
-            require(needed or thing is None, f"method {self.method!r} takes no `{name}`")
+            require(needed or thing is None, f"method {self.method!r} takes no `{name}`: leave it out")
             fits = thing is not None and getattr(thing, "ipc", self.hyper.ipc) == self.hyper.ipc
             of = " of as many images per class" if name == "distillation" else " training"
             require(fits or not needed, f"method {self.method!r} needs a `{name}`{of}")
