@@ -18,7 +18,7 @@ from dclib.cli.main import app, main
 from dclib.errors import DataError, Interrupted, SpecError
 from dclib.experiments import studies
 from dclib.results import CondensedSet, Store
-from dclib.run import sets
+from dclib.run import loading, sets
 from dclib.spec import Condensation, MakeSet, Network, Training
 from dclib.support import console, progress
 
@@ -36,7 +36,7 @@ def call(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("DCLIB_RESULTS", str(tmp_path / "results"))
     monkeypatch.setenv("DCLIB_DATA", str(tmp_path / "data"))
     monkeypatch.delenv("DCLIB_DEBUG", raising=False)
-    sets.load.cache_clear()
+    loading.load.cache_clear()
 
     def call(*arguments: object) -> tuple[int, str, str]:
         status = main([str(a) for a in arguments])
@@ -49,7 +49,7 @@ def call(tmp_path, monkeypatch, capsys):
 def made(tmp_path) -> CondensedSet:
     """A set of two random images per class, in place of a condensed one."""
     rng = np.random.default_rng(0)
-    found = sets.load("digits")
+    found = loading.load("digits")
     images = rng.standard_normal((20, 1, 28, 28)).astype(np.float32)
     about = {"dataset": "digits"}
     small = CondensedSet(images, np.arange(10).repeat(2), "digits", found.class_names, found.mean, found.std, "some-key", about)

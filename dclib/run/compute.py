@@ -18,9 +18,8 @@ from ..support.files import check_writable
 from ..support.progress import Uneven, stopping
 from ..support.provenance import launched
 from .cluster import check_request
+from .loading import check_recorded, load
 from .runner import Runner
-from .sets import load
-from .unchanged import check_recorded
 from .workers import spread
 
 

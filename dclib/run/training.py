@@ -16,7 +16,8 @@ from ..results import CondensedSet
 from ..spec import TrainNetworks, derive
 from ..support.progress import Progress
 from ..support.provenance import now
-from .sets import check_data, load_of, load_tested
+from .loading import load_of, load_parts
+from .sets import check_data
 
 if TYPE_CHECKING:
     from .runner import Runner
@@ -65,7 +66,9 @@ def train_named(
         DataError: the data is not that of the sets, or has changed since the runs were recorded.
     """
     first = named[0][0]
-    dataset, tested = load_of(first.set), load_tested(first)
+    dataset = tested = load_of(first.set)
+    if first.tested_on == "held-out":
+        tested = load_parts(first.set.dataset, first.set.held_out, first.set.image_size, first.set.channels)[1]
     for run in dict.fromkeys(run for run, _ in named):
         runner.check_data(run, dataset.hash)
         check_data(made[run.key], dataset)
@@ -80,7 +83,7 @@ def train_named(
 
     count = len({run.key for run, _ in named})
     what = first.set.words if count == 1 else f"{count} sets as {first.set.words}"
-    how = dict(seeds=list(seeds), device=str(runner.where), on_network=trained, should_stop=runner.should_stop)
+    how = dict(seeds=list(seeds), on_network=trained, **runner.how)
     with Progress(f"training {first.hyper.network} on {what}", len(named)) as progress:
         if by_rates:  # of such runs there is one at a time
             train_by_rates(made[first.key], first, tested, **how)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 LINE_SECONDS = 30.0
 
@@ -56,6 +57,21 @@ class Progress:
         if time.monotonic() - self.last >= LINE_SECONDS and self.done < self.total:
             self.last = time.monotonic()
             self._line(f"{self.done} of {self.total}, {clock(self._left())} left{', ' if note else ''}{note}")
+
+    def follow(self, note: Callable[[Any], str], *looks: Callable[[Any], None]) -> dict[str, Callable[[Any], None]]:
+        """The callbacks of a resumable work that count its steps.
+
+        Args:
+            note: what stands beside the bar after a step.
+            looks: called after each step, too.
+        """
+
+        def on_step(work: Any) -> None:
+            self.step(note(work))
+            for look in looks:
+                look(work)
+
+        return {"on_step": on_step, "on_resume": lambda work: self.skip(work.k)}
 
     def _beside(self, note: str) -> str:
         return note
