@@ -504,7 +504,7 @@ def test_progress_forecasts_without_the_step_that_compiled(clock, capsys):
 
 
 def test_progress_of_unequal_steps_forecasts_by_their_sizes(clock, capsys):
-    with progress.Uneven("working", [1, 2, 5, 2]) as bar:
+    with progress.Progress("working", [1, 2, 5, 2]) as bar:
         for between, seconds in ((1000, 40), (0, 80), (500, 200), (0, 80)):
             clock.now += between  # what the step waits for has a bar of its own
             bar.begin()
@@ -526,7 +526,7 @@ def test_progress_on_a_terminal_is_a_bar(clock, monkeypatch, capsys):
         bar.step("loss 3.0")
         bar.step("loss 2.0")
     assert re.search(r"working: 100%\|.+\| 3/3 .*loss 2.0", capsys.readouterr().err)
-    with progress.Uneven("working", [1, 3]) as bar:
+    with progress.Progress("working", [1, 3]) as bar:
         clock.now += 100
         bar.step()
         bar.bar.refresh()
