@@ -68,11 +68,17 @@ def condense(
 
     run = MakeSet(spelled(dataset), "condense", seed, parameters, image_size, storage=storage)
 
-    def make(ranks: Any, **how: Any) -> "CondensedSet":
+    def make(dataset: Any, device: str, ranks: Any, **how: Any) -> "CondensedSet":
+        from ..run import callbacks
         from ..run.sets import condense_set
 
-        looks = _looks(run, network, output, snapshots, evaluate_every, how["device"]) if ranks.rank == 0 else ()
-        return condense_set(run, engine=engine, ranks=ranks, looks=looks, **how)
+        looks = []
+        if snapshots and ranks.rank == 0:
+            looks.append(callbacks.snapshots(run, dataset, Path(f"{output}.snapshots"), snapshots))
+        if evaluate_every and ranks.rank == 0:  # the network as it was named, in neither stage's form
+            tested = dict(device=device, engine="eager")
+            looks.append(callbacks.early_accuracy(run, network, dataset, evaluate_every, say, **tested))
+        return condense_set(run, dataset=dataset, device=device, engine=engine, ranks=ranks, looks=looks, **how)
 
     if _make(run, output, device, force, make):
         file = shlex.quote(str(output))
@@ -97,7 +103,7 @@ def _make(run: MakeSet, output: Path, device: str, force: bool, make: "Callable[
         there = me.share(me.rank == 0 and not force and _is_there(run, output, dataset))
         if not there:
             with stopping() as should_stop:
-                made = make(device=device, ranks=me, checkpoint=checkpoint, should_stop=should_stop)
+                made = make(dataset=dataset, device=device, ranks=me, checkpoint=checkpoint, should_stop=should_stop)
                 if me.rank == 0:
                     made.save(output)
         if me.rank == 0:
@@ -125,22 +131,6 @@ def _is_there(run: MakeSet, output: Path, dataset: Any) -> bool:
     if (found.key, found.data_hash, found.class_names) != (run.key, dataset.hash, dataset.class_names):
         raise FileError(f"{output} holds the set of another run: choose another name, or replace it with --force")
     return True
-
-
-def _looks(run: MakeSet, network: Network, output: Path, snapshots: int, evaluate_every: int, device: str) -> list:
-    """What is done between outer steps; the network is the one that was named, in neither stage's form."""
-    if not snapshots and not evaluate_every:
-        return []
-    from ..run import callbacks
-    from ..run.loading import load_of
-
-    dataset, looks = load_of(run), []
-    if snapshots:
-        looks.append(callbacks.every(snapshots, callbacks.snapshots(run, dataset, Path(f"{output}.snapshots"))))
-    if evaluate_every:
-        early = callbacks.early_accuracy(run, network, dataset, say, device=device, engine="eager")
-        looks.append(callbacks.every(evaluate_every, early))
-    return looks
 
 
 def _check_apart(file: Path, output: Path) -> None:
