@@ -23,12 +23,13 @@ COMMANDS = (
     *(on_sets.condense, on_sets.train, on_sets.show, on_sets.select, on_sets.export),
     *(on_records.run, on_records.verify, on_records.status, on_records.merge, on_records.data),
 )
+Context = typer.Context.__base__  # typer passes an instance of this one
 for command in COMMANDS:
     app.command(epilog=(on_sets.EXAMPLES | on_records.EXAMPLES).get(command.__name__))(command)
 
 
 @app.callback()
-def check_processes(context: typer.Context) -> None:
+def check_processes(context: Context) -> None:
     """Refuse several processes, started by `torchrun`, for a command that is for one; `run` has a sentence of its own."""
     if launched() > 1 and context.invoked_subcommand not in ("condense", "run"):
         raise SpecError(f"torchrun has started `dclib {context.invoked_subcommand}` {launched()} times: it is for one process")
