@@ -173,7 +173,7 @@ def check_records(datasets: Sequence[str] | None, store: Store) -> None:
         DataError: names the data.
     """
     if own := [name for name in datasets or () if own_place(name)]:
-        from .run.unchanged import check_recorded
+        from .run.loading import check_recorded
 
         check_recorded(own, store)
 

@@ -4,7 +4,6 @@ What is claimed of the table stands here before it is computed: images condensed
 better than as many random real images do. The two sets behind each of its numbers are enough to decide that.
 """
 
-import dataclasses
 import sys
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from dclib import report
 from dclib.core.condense import initial_images
 from dclib.data import dataset as data
 from dclib.experiments import CROSS_ARCH, RANDOM, SMOKE
-from dclib.results import Store
+from dclib.results import Store, table
 from dclib.results.claims import Claim, Estimate, between
 from dclib.run import sets
 from dclib.spec import MakeSet
@@ -39,7 +38,7 @@ def main(folder: Path) -> None:
 
 def emerging() -> report.Picture:
     """Learn the first of the table's sets, keep it for the notebook, and draw its images on their way."""
-    digits, started = data.load("digits"), now()
+    digits = data.load("digits")
     (cell,) = CROSS_ARCH.cells(SMOKE, network="ConvNet", test_network="ConvNet")
     run = cell.make_set(0)
     rows = {"noise": sets.as_set(initial_images(digits, run.hyper, run.seed, torch.float32), digits, run)}
@@ -48,15 +47,15 @@ def emerging() -> report.Picture:
         if state.k in FRAMES:
             rows["learned" if state.k == FRAMES[-1] else f"step {state.k}"] = sets.as_set(state.images, digits, run)
 
-    made = sets.condense_set(run, dataset=digits, looks=[keep])
-    dataclasses.replace(made, about={**made.about, "started": started}).save(Store().set_path("smoke", run.key))
+    made = sets.condense_set(run, dataset=digits, looks=[keep], about={"started": now()})
+    made.save(Store(preset="smoke").set_path("smoke", run.key))
     rows["real"] = sets.as_set(sets.choose_at_random(MakeSet("digits", "random"), digits), digits, run)
     return report.image_rows(rows)
 
 
 def verdict() -> str:
     """Say what the table decides, with the difference from random images for each network."""
-    found = {(o.place["network"], o.place["test_network"]): o for o in report.look_up("cross_arch", "smoke")}
+    found = {(cell.network, cell.test_network): cell for cell in table("cross_arch", "smoke").itertuples()}
     tested = list(dict.fromkeys(network for _, network in found))
     pairs = [[Estimate.of(found[made, network]) for made in ("ConvNet", RANDOM)] for network in tested]
     apart = [between(*pair) for pair in pairs]

@@ -150,7 +150,7 @@ def main() -> int:
 
 if __name__ == "__main__":
     os.environ["OMP_NUM_THREADS"] = "1"  # a process with a pool of threads is not to be forked
-    from dclib.run import sets
+    from dclib.run import loading
 
-    sets.load("digits", 8)  # once for all, and torch with it
+    loading.load("digits", 8)  # once for all, and torch with it
     sys.exit(main())

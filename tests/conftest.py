@@ -16,7 +16,7 @@ from dclib.core import lanes
 from dclib.data.dataset import Dataset
 from dclib.results import Store
 from dclib.run import compute as run
-from dclib.run import sets
+from dclib.run import loading
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -132,7 +132,7 @@ def made(make_dataset):
 def dataset(make_dataset, monkeypatch):
     """Three classes of ten images, which every run loads, whatever it asks for."""
     found = make_dataset(10, 10, 10)
-    for module in (run, sets):
+    for module in (run, loading):
         monkeypatch.setattr(module, "load", lambda name, *shape: found)
     return found
 

@@ -196,7 +196,7 @@ def mutated(content: bytes, draw: random.Random) -> bytes:
 
 def damaged(count: int, draw: random.Random) -> Iterator[Case]:
     """Files of each kind with random mutations, `count` of each."""
-    from dclib.run import sets
+    from dclib.run import loading
 
     condense = ["condense", "-o", "made", *TINY]
     kinds: dict[str, tuple[str, list[str], Callable[[], object]]] = {
@@ -210,7 +210,7 @@ def damaged(count: int, draw: random.Random) -> Iterator[Case]:
     whole = {kind: Path(path).read_bytes() for kind, (path, *_) in kinds.items()}
     for kind, (path, arguments, result) in kinds.items():
         for i in range(-1, count):  # first the whole file
-            sets.load.cache_clear()
+            loading.load.cache_clear()
             for left in Path().glob("*made*"):
                 left.unlink()
             Path(path).write_bytes(whole[kind] if i < 0 else mutated(whole[kind], draw))

@@ -23,7 +23,7 @@ from dclib.results import Store, studied
 from dclib.results.lines import FILES
 from dclib.results.merge import merge_into
 from dclib.results.studied import Learned, Search
-from dclib.run import sets
+from dclib.run import loading
 from dclib.run.compute import Runner, compute, execute
 from dclib.run.workers import Job, do
 from dclib.spec import MLP, Condensation
@@ -183,7 +183,7 @@ def test_networks_done_before_a_stop_are_not_trained_again(tiny):
 
 def test_small_sets_have_no_image_held_out_and_none_of_the_tests(tiny):
     rows = lambda x: {image.numpy().tobytes() for image in x}  # noqa: E731
-    rest, validation = sets.load_parts("digits", 100, 0, 0)
+    rest, validation = loading.load_parts("digits", 100, 0, 0)
     forbidden = rows(rest.normalise(validation.x_test)) | rows(rest.normalise(rest.x_test))
     runner = Runner(Store(), "smoke", **CPU)
     for source in ("random", "herding"):
@@ -193,8 +193,8 @@ def test_small_sets_have_no_image_held_out_and_none_of_the_tests(tiny):
         assert len(images) == 10
         assert not rows(images) & forbidden
         assert rows(images) <= rows(rest.normalise(rest.x_train))
-    assert sets.load_of(made) is rest
-    assert sets.load_of(dataclasses.replace(made, held_out=0, whole=dataclasses.replace(made.whole, held_out=0))) is not rest
+    assert loading.load_of(made) is rest
+    assert loading.load_of(dataclasses.replace(made, held_out=0, whole=dataclasses.replace(made.whole, held_out=0))) is not rest
 
 
 def test_workers_get_what_a_run_needs(tiny, tmp_path):

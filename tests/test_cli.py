@@ -17,7 +17,7 @@ from dclib import experiments, reproduce
 from dclib.cli.main import app, main
 from dclib.errors import DataError, Interrupted, SpecError
 from dclib.results import CondensedSet, Store
-from dclib.run import sets
+from dclib.run import loading, sets
 from dclib.spec import Condensation, MakeSet, Network, Training
 from dclib.support import console, progress
 
@@ -35,7 +35,7 @@ def call(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("DCLIB_RESULTS", str(tmp_path / "results"))
     monkeypatch.setenv("DCLIB_DATA", str(tmp_path / "data"))
     monkeypatch.delenv("DCLIB_DEBUG", raising=False)
-    sets.load.cache_clear()
+    loading.load.cache_clear()
 
     def call(*arguments: object) -> tuple[int, str, str]:
         status = main([str(a) for a in arguments])
@@ -48,7 +48,7 @@ def call(tmp_path, monkeypatch, capsys):
 def made(tmp_path) -> CondensedSet:
     """A set of two random images per class, in place of a condensed one."""
     rng = np.random.default_rng(0)
-    found = sets.load("digits")
+    found = loading.load("digits")
     images = rng.standard_normal((20, 1, 28, 28)).astype(np.float32)
     about = {"dataset": "digits"}
     small = CondensedSet(images, np.arange(10).repeat(2), "digits", found.class_names, found.mean, found.std, "some-key", about)
@@ -504,7 +504,7 @@ def test_progress_forecasts_without_the_step_that_compiled(clock, capsys):
 
 
 def test_progress_of_unequal_steps_forecasts_by_their_sizes(clock, capsys):
-    with progress.Uneven("working", [1, 2, 5, 2]) as bar:
+    with progress.Progress("working", [1, 2, 5, 2]) as bar:
         for between, seconds in ((1000, 40), (0, 80), (500, 200), (0, 80)):
             clock.now += between  # what the step waits for has a bar of its own
             bar.begin()
@@ -526,7 +526,7 @@ def test_progress_on_a_terminal_is_a_bar(clock, monkeypatch, capsys):
         bar.step("loss 3.0")
         bar.step("loss 2.0")
     assert re.search(r"working: 100%\|.+\| 3/3 .*loss 2.0", capsys.readouterr().err)
-    with progress.Uneven("working", [1, 3]) as bar:
+    with progress.Progress("working", [1, 3]) as bar:
         clock.now += 100
         bar.step()
         bar.bar.refresh()

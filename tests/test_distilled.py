@@ -20,7 +20,7 @@ from dclib.experiments import CPU, DISTILLATION, PAPER, SMOKE, dd
 from dclib.methods import distill
 from dclib.results import CondensedSet, Store
 from dclib.run import compute as run
-from dclib.run import making, sets
+from dclib.run import loading, making
 from dclib.run import runner as doing
 from dclib.spec import MLP, Condensation, ConvNet, MakeSet, Training, TrainNetworks, derive, full
 from dclib.spec.baselines import CIFAR10, Distillation
@@ -278,7 +278,7 @@ def test_cells_are_sorted_into_the_tables():
 def test_a_preset_computes_all_cells_and_then_nothing(make_dataset, monkeypatch, tmp_path):
     """The declared experiment on made data through the same call as `dclib run`, with two iterations for each set."""
     data = make_dataset(20, 20, 20, size=28)
-    for module in (run, sets):
+    for module in (run, loading):
         monkeypatch.setattr(module, "load", lambda name, *shape: data)
     short = dataclasses.replace(
         SMOKE,

@@ -129,8 +129,8 @@ def test_several_grids_name_their_sets():
     assert text.get_text() == "nothing is recorded yet"
 
 
-def test_emergence_has_a_row_for_each_snapshot_and_the_curve():
-    *rows, curve = report.emergence({0: a_set(), 5: a_set()}, [3.0, 2.0, 1.0]).figure.axes
+def test_image_rows_draws_losses_below_where_they_are_given():
+    *rows, curve = report.image_rows({"k = 0": a_set(), "k = 5": a_set()}, [3.0, 2.0, 1.0]).figure.axes
     assert [r.get_ylabel() for r in rows] == ["k = 0", "k = 5"]
     np.testing.assert_array_equal(curve.lines[0].get_xydata(), [[1, 3.0], [2, 2.0], [3, 1.0]])
 

@@ -16,7 +16,7 @@ from dclib.data.dataset import generator, load
 from dclib.errors import DataError, Diverged, FileError, Interrupted, SpecError
 from dclib.methods import full_training
 from dclib.results import Store
-from dclib.run import compute, sets
+from dclib.run import compute, loading
 from dclib.spec import Condensation, ConvNet, MakeSet, WholeTraining, full
 
 THIN = ConvNet(width=4, depth=2)
@@ -234,7 +234,7 @@ def test_stopped_in_the_training_a_choice_goes_on(runner):
 
 def test_indices_into_data_that_changed_are_refused(runner, make_dataset, monkeypatch):
     runner.do(HERD)
-    for module in (compute, sets):
+    for module in (compute, loading):
         monkeypatch.setattr(module, "load", lambda name, *shape: make_dataset(10, 10, 10, seed=1))
     with pytest.raises(DataError, match="has changed since"):
         again(runner).do(HERD)

@@ -21,7 +21,8 @@ from PIL import Image
 from dclib.core.checkpoint import load_tensors, save_tensors
 from dclib.errors import DataError, FileError
 from dclib.experiments import CROSS_ARCH, SMOKE
-from dclib.results import CondensedSet, Store, export, read_records, results_root, store
+from dclib.results import CondensedSet, Store, export, results_root, store
+from dclib.results.lines import RecordFile
 from dclib.spec import MakeSet, TrainNetworks
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
@@ -401,7 +402,7 @@ def test_a_torn_last_record_is_left_out_with_a_warning(tmp_path_factory, data):
     cut = data.draw(st.integers(1, len(line) - 1))
     path.write_bytes(line + b"\n" + line[:cut])
     with pytest.warns(UserWarning, match="the last line is torn and is left out"):
-        assert list(read_records(path)) == [TRAINED]
+        assert list(RecordFile(path).appended()) == [TRAINED]
 
 
 def test_the_next_record_takes_the_torn_ones_place(tmp_path):
@@ -435,7 +436,7 @@ def test_the_next_record_takes_the_torn_ones_place(tmp_path):
 )
 def test_a_line_that_is_no_record_is_refused_by_its_number(tmp_path, line):
     (tmp_path / "networks.jsonl").write_text(f"{json.dumps(TRAINED)}\n\n{line}\n{json.dumps(TRAINED)}\n")
-    refused("networks.jsonl, line 3", "delete", call=lambda: list(read_records(tmp_path / "networks.jsonl")))
+    refused("networks.jsonl, line 3", "delete", call=lambda: list(RecordFile(tmp_path / "networks.jsonl").appended()))
 
 
 def test_a_folder_in_the_records_place_is_refused(tmp_path):

@@ -14,7 +14,7 @@ from dclib.methods import gan
 from dclib.report.sentences import cost_sentence
 from dclib.results import CondensedSet, Store, table
 from dclib.results.merge import merge_into
-from dclib.run import compute, sets
+from dclib.run import compute, loading
 from dclib.run.workers import Job, do
 from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, full, spell
 from dclib.spec.baselines import GanTraining, TrainGan, loss_summary
@@ -123,7 +123,7 @@ def test_stopped_in_the_training_it_goes_on(runner, tmp_path):
 
 def test_a_gan_of_data_that_changed_is_refused(runner, make_dataset, monkeypatch):
     runner.do(DRAWN)
-    for module in (compute, sets):
+    for module in (compute, loading):
         monkeypatch.setattr(module, "load", lambda name, *shape: make_dataset(10, 10, 10, seed=1))
     with pytest.raises(DataError, match="made has changed since"):
         again(runner).do(TrainNetworks(DRAWN, TESTED))

@@ -23,7 +23,7 @@ from dclib.core import resume
 from dclib.core.condense import condense
 from dclib.errors import Interrupted
 from dclib.results import CondensedSet, Store
-from dclib.run import sets
+from dclib.run import loading
 from dclib.spec import Condensation, Network
 
 REQUEST = ["condense", "digits", "--image-size", "8", "--network", "net.py:Net", "-K", "12", "--real-batch", "8", "-o", "set"]
@@ -198,7 +198,7 @@ class Countdown:
 def test_any_interruptions_between_inner_steps_change_nothing(tmp_path_factory, stops, ipc, norm):
     network = Network.make("ConvNet", width=4, depth=1, norm=norm)
     hyper = Condensation(ipc=ipc, network=network, outer_steps=2, inner_steps=3, network_epochs=2, network_batch=8, real_batch=4)
-    dataset, path, stop = sets.load("digits", 8), tmp_path_factory.mktemp("stops") / "checkpoint", Countdown(stops)
+    dataset, path, stop = loading.load("digits", 8), tmp_path_factory.mktemp("stops") / "checkpoint", Countdown(stops)
     while True:
         try:
             state = condense(dataset, hyper, seed=1, device="cpu", engine="eager", checkpoint=path, should_stop=stop)

@@ -18,7 +18,7 @@ from dclib.methods import full_training as wholes
 from dclib.methods import gan as gans
 from dclib.results import CondensedSet, Store
 from dclib.run import compute as run
-from dclib.run import sets, unchanged
+from dclib.run import loading, sets
 from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, WholeTraining, derive, full
 from dclib.spec.applications import LearnTasks, Rehearsal, TrainCandidate
 from dclib.spec.baselines import GanTraining
@@ -46,7 +46,7 @@ def computes_nothing(monkeypatch):
     def forbid():
         monkeypatch.setattr(train, "evaluate", refuse)
         monkeypatch.setattr(sets, "choose", refuse)
-        monkeypatch.setattr(sets, "condense_images", refuse)
+        monkeypatch.setattr(sets, "condense_set", refuse)
 
     return forbid
 
@@ -237,15 +237,15 @@ def test_two_processes_in_one_folder_record_each_network_once(runner, monkeypatc
 
 def test_a_set_that_another_process_has_made_meanwhile_is_the_one_that_counts(runner, monkeypatch):
     other = run.Runner(reread(runner), "smoke", device="cpu", engine="eager")
-    condense = sets.condense_images
+    condense = sets.condense_set
 
     def slower(*given, **options):
-        monkeypatch.setattr(sets, "condense_images", condense)
+        monkeypatch.setattr(sets, "condense_set", condense)
         runner.do(SET)
-        images, about = condense(*given, **options)
-        return images + 1, about  # as another engine would make them
+        made = condense(*given, **options)
+        return dataclasses.replace(made, images=made.images + 1)  # as another engine would make them
 
-    monkeypatch.setattr(sets, "condense_images", slower)
+    monkeypatch.setattr(sets, "condense_set", slower)
     assert (other.do(SET).images == runner.do(SET).images).all()
     assert len(reread(runner).records[SET.key]) == 1
 
@@ -392,12 +392,12 @@ def save_own(path, seed):
 def test_own_data_that_has_changed_is_loaded_again(tmp_path):
     path = str(tmp_path / "own.npz")
     save_own(path, 0)
-    first, parts = sets.load(path), sets.load_parts(path, 5)
-    assert sets.load(path) is first
-    assert sets.load_parts(path, 5) is parts
+    first, parts = loading.load(path), loading.load_parts(path, 5)
+    assert loading.load(path) is first
+    assert loading.load_parts(path, 5) is parts
     save_own(path, 1)
-    assert sets.load(path).hash != first.hash
-    assert sets.load_parts(path, 5)[0].hash != parts[0].hash
+    assert loading.load(path).hash != first.hash
+    assert loading.load_parts(path, 5)[0].hash != parts[0].hash
 
 
 def record_of(run, data_hash):
@@ -409,17 +409,17 @@ def test_records_of_any_kind_are_those_of_the_data_that_is_here(tmp_path):
     path, store = str(tmp_path / "own.npz"), Store(tmp_path / "results")
     save_own(path, 0)
     tasks = LearnTasks((path, f"{path}+inverted"), Rehearsal(memory="random"), image_size=12)
-    store.add("smoke", record_of(tasks, unchanged.data_hash([sets.load(task, 12, 3) for task in tasks.tasks])))
-    store.add("smoke", record_of(TrainCandidate(path, THIN, held_out=5), sets.load_parts(path, 5)[0].hash))
-    store.add("smoke", record_of(WholeTraining(path, THIN, image_size=9), sets.load(path, 9).hash))
+    store.add("smoke", record_of(tasks, loading.data_hash([loading.load(task, 12, 3) for task in tasks.tasks])))
+    store.add("smoke", record_of(TrainCandidate(path, THIN, held_out=5), loading.load_parts(path, 5)[0].hash))
+    store.add("smoke", record_of(WholeTraining(path, THIN, image_size=9), loading.load(path, 9).hash))
     store.add("smoke", record_of(WholeTraining("mnist", THIN), "which is not asked for"))
     for name in (path, f"{path}+inverted", "mnist", str(tmp_path / "nowhere.npz")):
-        unchanged.check_recorded([name], store)
+        loading.check_recorded([name], store)
     save_own(path, 1)
-    unchanged.check_recorded(["mnist", "digits"], store)
+    loading.check_recorded(["mnist", "digits"], store)
     for name in (path, f"{path}+inverted"):
         with pytest.raises(DataError, match=r"own.npz.* has changed since"):
-            unchanged.check_recorded(["digits", name], store)
+            loading.check_recorded(["digits", name], store)
 
 
 def test_nothing_is_added_to_records_of_other_data(tmp_path):

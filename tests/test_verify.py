@@ -7,8 +7,9 @@ import pytest
 
 from dclib import experiments
 from dclib.cli.main import main
+from dclib.errors import DataError
 from dclib.results import CondensedSet, Store
-from dclib.run import sets
+from dclib.run import loading
 from dclib.run.verify import Checked, sentence, tolerance
 
 ASKED = ("method", "--preset", "smoke", "--networks", "MLP,random", "--test-networks", "MLP")
@@ -127,9 +128,9 @@ def test_other_data_and_sets_that_are_not_kept_are_not_compared(store, verify):
 
 def test_data_that_cannot_be_loaded_is_told(verify, monkeypatch):
     def missing(run):
-        raise sets.DataError("digits cannot be had")
+        raise DataError("digits cannot be had")
 
-    monkeypatch.setattr(sets, "load_of", missing)
+    monkeypatch.setattr(loading, "load_of", missing)
     status, rows, *_ = verify()
     assert (status, rows["MLP"].endswith("not compared: digits cannot be had")) == (1, True)
 

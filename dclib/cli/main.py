@@ -23,17 +23,19 @@ COMMANDS = (
     *(on_sets.condense, on_sets.train, on_sets.show, on_sets.select, on_sets.export),
     *(on_records.run, on_records.verify, on_records.status, on_records.merge, on_records.data),
 )
+Context = typer.Context.__base__  # typer passes an instance of this one
 for command in COMMANDS:
     app.command(epilog=(on_sets.EXAMPLES | on_records.EXAMPLES).get(command.__name__))(command)
+
+
+@app.callback()
+def check_processes(context: Context) -> None:
+    """Refuse several processes, started by `torchrun`, for a command that is for one; `run` has a sentence of its own."""
+    if launched() > 1 and context.invoked_subcommand not in ("condense", "run"):
+        raise SpecError(f"torchrun has started `dclib {context.invoked_subcommand}` {launched()} times: it is for one process")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     arguments = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
-
-    def run() -> int | None:
-        if launched() > 1 and arguments[0] not in ("condense", "run"):  # `run` has a sentence of its own
-            raise SpecError(f"torchrun has started `dclib {arguments[0]}` {launched()} times: it is for one process")
-        return typer.main.get_command(app)(arguments, prog_name="dclib", standalone_mode=False)
-
-    return guarded(run)
+    return guarded(typer.main.get_command(app), arguments, prog_name="dclib", standalone_mode=False)

@@ -3,10 +3,11 @@
 Each checks what it was asked before it loads what computes.
 """
 
+import glob
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ..errors import DataError, FileError, Interrupted, SpecError, one_of
 from ..spec import Condensation, MakeSet, Network, Training, variants
@@ -15,6 +16,9 @@ from ..support.files import PICTURES, check_writable
 from ..support.progress import stopping
 from . import options as opt
 from .options import examples, option
+
+if TYPE_CHECKING:
+    from ..results import CondensedSet
 
 EXAMPLES = {
     "condense": examples(
@@ -55,8 +59,8 @@ def condense(
     If it is stopped, even killed, the same command continues from OUTPUT.checkpoint to the same images. So does a command with
     another K, unless η_S decays.
     """
-    network = Network.parse(hyper.get("network", "ConvNet"))
-    parameters = variants.recipe(recipe, **hyper)
+    hyper = opt.given(hyper)
+    network, parameters = Network.parse(hyper.get("network", "ConvNet")), variants.recipe(recipe, **hyper)
     for name, steps in {"snapshots": snapshots, "evaluate_every": evaluate_every}.items():
         if steps < 0:
             raise SpecError(f"{name} must be a whole number of at least 0, not {steps}")
@@ -64,11 +68,17 @@ def condense(
 
     run = MakeSet(spelled(dataset), "condense", seed, parameters, image_size, storage=storage)
 
-    def make(device: str, ranks: Any, **how: Any) -> None:
-        from ..run.kept import condense_to_file
+    def make(dataset: Any, device: str, ranks: Any, **how: Any) -> "CondensedSet":
+        from ..run import callbacks
+        from ..run.sets import condense_set
 
-        looks = _looks(run, network, output, snapshots, evaluate_every, device) if ranks.rank == 0 else ()
-        condense_to_file(run, output, device=device, engine=engine, ranks=ranks, looks=looks, **how)
+        looks = []
+        if snapshots and ranks.rank == 0:
+            looks.append(callbacks.snapshots(run, dataset, Path(f"{output}.snapshots"), snapshots))
+        if evaluate_every and ranks.rank == 0:  # the network as it was named, in neither stage's form
+            tested = dict(device=device, engine="eager")
+            looks.append(callbacks.early_accuracy(run, network, dataset, evaluate_every, say, **tested))
+        return condense_set(run, dataset=dataset, device=device, engine=engine, ranks=ranks, looks=looks, **how)
 
     if _make(run, output, device, force, make):
         file = shlex.quote(str(output))
@@ -76,39 +86,51 @@ def condense(
         print(f"      dclib train {file} --network {shlex.quote(hyper.get('network', 'ConvNet'))} --networks 5")
 
 
-def _make(run: MakeSet, output: Path, device: str, force: bool, make: Callable[..., None]) -> bool:
-    """Make a set's file unless it is there; if `torchrun` has started several processes, True in the one that speaks for all."""
+def _make(run: MakeSet, output: Path, device: str, force: bool, make: "Callable[..., CondensedSet]") -> bool:
+    """Make a set's file unless it is there; stopped or killed, the same command continues from the checkpoint beside the file.
+
+    If `torchrun` has started several processes, the first writes, and returns True.
+    """
     if output.suffix.lower().removeprefix(".") in PICTURES:
         raise FileError(f"{output} is named as a picture and a set is none: name it {output.with_suffix('.safetensors')}")
     check_writable(output)
     from ..core import ranks
-    from ..run import kept, sets
+    from ..run.loading import load_of
 
+    checkpoint = output.with_name(f"{output.name}.checkpoint")
     with ranks.joined(device) as (me, device):
-        sets.load_of(run)  # before signals are caught, so that Ctrl-C ends a download at once
-        there = me.share(me.rank == 0 and not force and kept.is_there(run, output))
+        dataset = load_of(run)  # before signals are caught, so that Ctrl-C ends a download at once
+        there = me.share(me.rank == 0 and not force and _is_there(run, output, dataset))
         if not there:
             with stopping() as should_stop:
-                make(device=device, ranks=me, should_stop=should_stop)
+                made = make(dataset=dataset, device=device, ranks=me, checkpoint=checkpoint, should_stop=should_stop)
+                if me.rank == 0:
+                    made.save(output)
         if me.rank == 0:
             print(f"{output} is {'there already' if there else 'made'} ({run.words})")
-            kept.remove_checkpoint(output)
+            checkpoint.unlink(missing_ok=True)
+            for left in output.parent.glob(f".{glob.escape(output.name)}.*"):  # of a killed process, half written
+                left.unlink(missing_ok=True)
     return me.rank == 0
 
 
-def _looks(run: MakeSet, network: Network, output: Path, snapshots: int, evaluate_every: int, device: str) -> list:
-    """What is done between outer steps; the network is the one that was named, in neither stage's form."""
-    if not snapshots and not evaluate_every:
-        return []
-    from ..run import callbacks, sets
+def _is_there(run: MakeSet, output: Path, dataset: Any) -> bool:
+    """Whether a file holds the set of that run.
 
-    dataset, looks = sets.load_of(run), []
-    if snapshots:
-        looks.append(callbacks.every(snapshots, callbacks.snapshots(run, dataset, Path(f"{output}.snapshots"))))
-    if evaluate_every:
-        early = callbacks.early_accuracy(run, network, dataset, say, device=device, engine="eager")
-        looks.append(callbacks.every(evaluate_every, early))
-    return looks
+    Raises:
+        FileError: it holds anything else.
+    """
+    if not output.exists():
+        return False
+    from ..results import CondensedSet
+
+    try:
+        found = CondensedSet.load(output)
+    except FileError:
+        raise FileError(f"{output} exists and is no condensed set: choose another name, or replace it with --force") from None
+    if (found.key, found.data_hash, found.class_names) != (run.key, dataset.hash, dataset.class_names):
+        raise FileError(f"{output} holds the set of another run: choose another name, or replace it with --force")
+    return True
 
 
 def _check_apart(file: Path, output: Path) -> None:
@@ -128,6 +150,7 @@ def train(
     **hyper: Any,
 ) -> None:
     """Train networks on a set, test them on real images (stage T)."""
+    hyper = opt.given(hyper)
     variants.stage_t("", **hyper)  # refuses what is out of range before anything is loaded
     if networks < 1:
         raise SpecError(f"networks must be a whole number of at least 1, not {networks}")
@@ -180,15 +203,10 @@ def select(
     If it is stopped, even killed, the same command continues from OUTPUT.checkpoint to the same images.
     """
     from ..data.sources import spelled
-    from ..run.kept import checkpoint_of
     from ..run.selecting import select_set, selection
 
     run = selection(spelled(dataset), method, ipc, Network.parse(network) if network else None, epochs, seed, image_size)
-
-    def make(device: str, ranks: Any, **how: Any) -> None:
-        select_set(run, device=device, engine=engine, checkpoint=checkpoint_of(output), **how).save(output)
-
-    _make(run, output, device, force, make)
+    _make(run, output, device, force, lambda ranks, **how: select_set(run, engine=engine, **how))
 
 
 def export(

@@ -1,6 +1,5 @@
 """The options of the commands: those that several share, and those made from the declared hyper-parameters."""
 
-import functools
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +24,7 @@ def option(text: str, *names: str) -> Any:
 
 
 def hyper_options(spec: type, **shown: str) -> Callable[[Callable], Callable]:
-    """Replace a command's `**hyper` by an option for each hyper-parameter of a dataclass; one that is not given is left out.
+    """Give a command an option for each hyper-parameter of a dataclass, in place of its `**hyper`; None: it is not given.
 
     Args:
         spec: the dataclass.
@@ -41,18 +40,17 @@ def hyper_options(spec: type, **shown: str) -> Callable[[Callable], Callable]:
         return inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
 
     def decorate(command: Callable) -> Callable:
-        @functools.wraps(command)
-        def called(**given: Any) -> None:
-            command(**{name: value for name, value in given.items() if name in own or value is not None})
-
-        *own_parameters, _ = inspect.signature(command).parameters.values()
-        own = {p.name: p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own_parameters}
-        needed = [p for p in own.values() if p.default is p.empty]
-        rest = [p for p in own.values() if p.default is not p.empty]
-        called.__signature__ = inspect.Signature([*needed, *map(made, declared(spec)), *rest])  # type: ignore[attr-defined]
-        return called
+        *own, _ = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in inspect.signature(command).parameters.values()]
+        needed, rest = ([p for p in own if (p.default is p.empty) == first] for first in (True, False))
+        command.__signature__ = inspect.Signature([*needed, *map(made, declared(spec)), *rest])  # type: ignore[attr-defined]
+        return command
 
     return decorate
+
+
+def given(hyper: dict[str, Any]) -> dict[str, Any]:
+    """The hyper-parameters that are given on the command line."""
+    return {name: value for name, value in hyper.items() if value is not None}
 
 
 DATASET = "a name, an .npz file or a folder of images, which lie on white where transparent; with +onblack behind it, on black"

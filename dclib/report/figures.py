@@ -1,4 +1,4 @@
-"""Figures of images: a set's, several sets' side by side, and images emerging from noise.
+"""Figures of images: a set's, several sets' side by side, and images emerging from noise with their losses.
 
 Each function returns a `Picture`, which a notebook shows and `save_grid` writes; no global state of matplotlib is touched, and
 it is imported only when something is drawn. Letters are sized for a screen as narrow as a phone's.
@@ -141,8 +141,6 @@ def _draw_grid(place: Any, made: CondensedSet, size: int = 14) -> None:
     (whole, above), (lines, across) = _grid(made), _grid_shape(made)
     panel, each = place.subplots(), (whole.shape[0] + 1) / lines
     _show(panel, whole)
-    panel.set(xticks=[], yticks=[])
-    panel.spines[:].set_visible(False)
     names = made.class_names if len(made.class_names) <= NAMED else ()
     if across == 1:
         panel.set_yticks([(i + 0.5) * each - 0.5 for i in range(len(names))], names, fontsize=size)
@@ -164,53 +162,30 @@ def save_grid(made: CondensedSet, path: Path | str) -> None:
     write_atomic(path, image_grid(made).render(str(kind)))
 
 
-def image_rows(sets: Mapping[str, CondensedSet]) -> Picture:
+def image_rows(sets: Mapping[str, CondensedSet], losses: Sequence[float] = ()) -> Picture:
     """Draw one image for each of the first ten classes of several sets, a row for each set.
 
     Args:
         sets: by the name that stands beside the row.
+        losses: of each outer step; where they are given, their curve is drawn below.
     """
-    strips = _strips(sets)
-    figure = new_figure(sum(_heights(strips)) + 0.12 * len(strips))
-    panels = figure.subplots(len(strips), 1, height_ratios=_heights(strips), squeeze=False).ravel()
-    _draw_rows(panels, strips)
-    return Picture(figure, f"images of {', '.join(strips)}")
-
-
-def emergence(snapshots: Mapping[int, CondensedSet], losses: Sequence[float]) -> Picture:
-    """Draw a set after some of the outer steps, one row each, and the matching loss of every step below.
-
-    Args:
-        snapshots: the set after k steps, by k.
-        losses: of each outer step.
-    """
-    strips = _strips({f"k = {k}": made for k, made in snapshots.items()})
-    figure = new_figure(sum(tall := _heights(strips)) + 2.6)
-    *panels, curve = figure.subplots(len(strips) + 1, 1, height_ratios=[*tall, 2.4])
-    _draw_rows(panels, strips)
-    curve.plot(range(1, len(losses) + 1), losses, color="C0", linewidth=2)
-    curve.set_xlabel("outer step k", fontsize=14)
-    curve.set_ylabel("distance", fontsize=14)
-    curve.set_ylim(bottom=0)
-    curve.tick_params(labelsize=13)
-    curve.spines[["top", "right"]].set_visible(False)
-    return Picture(figure, f"images after {', '.join(map(str, snapshots))} steps, and the distance of {len(losses)} steps")
-
-
-def _strips(sets: Mapping[str, CondensedSet]) -> dict[str, np.ndarray]:
-    """The first image of each of the first ten classes, side by side."""
-    return {name: _strip(np.stack([pixels[0] for pixels in _by_class(made)[:10]])) for name, made in sets.items()}
-
-
-def _heights(strips: Mapping[str, np.ndarray]) -> list[float]:
-    """How high each row is, in inches."""
-    return [strip.shape[0] / strip.shape[1] * (WIDTH - 1) for strip in strips.values()]
-
-
-def _draw_rows(panels: "Sequence[Axes]", strips: Mapping[str, np.ndarray]) -> None:
-    for panel, (name, strip) in zip(panels, strips.items(), strict=True):
+    strips = {name: _strip(np.stack([pixels[0] for pixels in _by_class(made)[:10]])) for name, made in sets.items()}
+    tall = [strip.shape[0] / strip.shape[1] * (WIDTH - 1) for strip in strips.values()]  # inches
+    below = [2.4] if losses else []
+    figure = new_figure(sum(tall) + 0.12 * len(strips) + sum(below))
+    panels = figure.subplots(len(strips) + len(below), 1, height_ratios=[*tall, *below], squeeze=False).ravel()
+    for panel, (name, strip) in zip(panels, strips.items(), strict=False):
         _show(panel, strip)
-        _name(panel, name)
+        panel.set_ylabel(name.replace(", ", ",\n"), rotation=0, ha="right", va="center", fontsize=14)
+    if losses:
+        curve = panels[-1]
+        curve.plot(range(1, len(losses) + 1), losses, color="C0", linewidth=2)
+        curve.set_xlabel("outer step k", fontsize=14)
+        curve.set_ylabel("distance", fontsize=14)
+        curve.set_ylim(bottom=0)
+        plain(curve, 13)
+        curve.grid(False)
+    return Picture(figure, f"images of {', '.join(strips)}" + f", and the distance of {len(losses)} steps" * bool(losses))
 
 
 def _by_class(made: CondensedSet) -> list[np.ndarray]:
@@ -229,12 +204,7 @@ def _strip(pixels: np.ndarray) -> np.ndarray:
 
 
 def _show(panel: "Axes", image: np.ndarray) -> None:
+    """Draw an image without ticks and without a frame."""
     panel.imshow(image, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
-
-
-def _name(panel: "Axes", name: str, size: int = 14) -> None:
-    """Write a row's name to the left of it, as a label for which the layout makes room."""
-    panel.axis("on")
     panel.set(xticks=[], yticks=[])
     panel.spines[:].set_visible(False)
-    panel.set_ylabel(name.replace(", ", ",\n"), rotation=0, ha="right", va="center", fontsize=size)

@@ -67,7 +67,7 @@ class Estimate(NamedTuple):
 
     mean: float
     error: float
-    freedom: int
+    freedom: float
 
     @classmethod
     def of(cls, cell: Any) -> "Estimate":
@@ -83,21 +83,22 @@ class Estimate(NamedTuple):
     def over(cls, values: Sequence[float]) -> "Estimate":
         """Of values that were drawn independently, such as the means of sets."""
         n = len(values)
-        return cls(fmean(values), stdev(values) / n**0.5 if n > 1 else math.nan, n - 1)
+        return cls(fmean(values) if n else math.nan, stdev(values) / n**0.5 if n > 1 else math.nan, n - 1)
+
+    @property
+    def interval(self) -> Interval:
+        """The mean and its interval by Student's t: everything where the error is not known, NaN where the mean is not."""
+        if math.isnan(self.mean):
+            return NOTHING
+        half = math.inf if math.isnan(self.error) else self.error and self.error * float(student.ppf((1 + LEVEL) / 2, self.freedom))
+        return Interval(self.mean, self.mean - half, self.mean + half)
 
 
 def between(one: Estimate, other: Estimate) -> Interval:
     """Return by how much one mean lies above another, with Welch's interval; it is everything where one is of a single set."""
-    mean, error = one.mean - other.mean, math.hypot(one.error, other.error)
-    if math.isnan(mean):
-        return NOTHING
-    if math.isnan(error):
-        return Interval(mean, -math.inf, math.inf)
-    if not error:
-        return Interval(mean, mean, mean)
-    freedom = error**4 / (one.error**4 / one.freedom + other.error**4 / other.freedom)  # Welch and Satterthwaite
-    half = float(student.ppf((1 + LEVEL) / 2, freedom)) * error
-    return Interval(mean, mean - half, mean + half)
+    error = math.hypot(one.error, other.error)
+    parts = one.error**4 / one.freedom + other.error**4 / other.freedom if error > 0 else 1.0
+    return Estimate(one.mean - other.mean, error, error**4 / parts).interval  # Welch and Satterthwaite's degrees of freedom
 
 
 def compared(one: Any, *others: Any) -> Claim:
@@ -107,8 +108,4 @@ def compared(one: Any, *others: Any) -> Claim:
 
 def interval(values: Sequence[float]) -> Interval:
     """Return the mean of values and its interval by Student's t: everything for a single value, NaN for none."""
-    if not values:
-        return NOTHING
-    n, mean = len(values), fmean(values)
-    half = float(student.ppf((1 + LEVEL) / 2, n - 1)) * stdev(values) / n**0.5 if n > 1 else math.inf
-    return Interval(mean, mean - half, mean + half)
+    return Estimate.over(values).interval

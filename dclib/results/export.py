@@ -14,8 +14,6 @@ import numpy as np
 from ..errors import DataError, FileError
 from ..support.files import write_atomic
 
-FORMS = ("npz", "png")
-
 
 class Tested(NamedTuple):
     """Test images, uint8 (n, height, width) or (n, height, width, 3), and their classes."""
@@ -74,6 +72,9 @@ def to_png(made: Any, folder: Path | str, tested: Tested | None = None) -> None:
             write_atomic(folder / file, png(pixels))
             rows.writerow((file, int(label), made.class_names[label]))
     write_atomic(folder / "labels.csv", table.getvalue().encode())
+
+
+FORMS = {"npz": to_npz, "png": to_png}
 
 
 def class_folder(names: tuple[str, ...], label: int) -> str:

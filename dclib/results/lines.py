@@ -62,11 +62,6 @@ class RecordFile:
         return not self.path.exists() or self.path.stat().st_size < self.end
 
 
-def read_records(path: Path | str) -> Iterator[dict[str, Any]]:
-    """Yield all records of one file, as `RecordFile.appended` does."""
-    return RecordFile(path).appended()
-
-
 def values(record: dict[str, Any]) -> dict[str, Any]:
     """What a record says of each network, by its number: accuracies; of a set the hash, of a GAN the losses, as of network 0."""
     if record["kind"] in UNTESTED:

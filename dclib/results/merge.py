@@ -42,20 +42,11 @@ class Merged:
     differences: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 
-    def count(self, kind: str, new: int) -> None:
-        """Count what a record has brought."""
-        if kind == "MakeSet":
-            self.sets += new
-        else:
-            self.networks += new
-
     def sentence(self) -> str:
         """The counts in words."""
-        new = [f"{n} {what}{'' if n == 1 else 's'}" for n, what in self._new()]
+        counts = {"network": self.networks, "set": self.sets, "checkpoint": self.checkpoints}
+        new = [f"{n} {what}{'' if n == 1 else 's'}" for what, n in counts.items()]
         return f"{new[0]}, {new[1]} and {new[2]} are new; {self.alike} {'was' if self.alike == 1 else 'were'} here already"
-
-    def _new(self) -> list[tuple[int, str]]:
-        return [(self.networks, "network"), (self.sets, "set"), (self.checkpoints, "checkpoint")]
 
 
 def merge_into(store: Store, folders: Sequence[Path | str]) -> Merged:
@@ -88,37 +79,37 @@ def _states(store: Store) -> list[Path]:
     return [path for folder in ("checkpoints", "whole") for path in sorted(store.root.glob(f"*/{folder}/*.safetensors"))]
 
 
+@dataclass
 class _Merge:
-    """One folder into another."""
+    """One folder, the source, into another, the store."""
 
-    def __init__(self, store: Store, source: Store, merged: Merged):
-        self.store, self.source, self.merged = store, source, merged
+    store: Store
+    source: Store
+    merged: Merged
 
     def all(self) -> None:
-        records = self._of_our_data([record for records in self.source.records.values() for record in records])
+        records = [record for records in self.source.records.values() for record in records]
+        foreign = [record for record in records if self._is_foreign(record)]  # before any of them is here
+        for name, count in sorted(Counter(data_of(record).title for record in foreign).items()):
+            self.merged.refused.append(f"{name} in {self.source.root} is other data than here: its records ({count}) are left out")
+        records = [record for record in records if record not in foreign]
         recorded = self.store.records.keys() | {record["key"] for record in records}
         for path in sorted(self.source.root.glob("*/sets/*.safetensors")):
-            self._set_file(path, recorded)
+            if self.store.find_set(path.stem) is None:
+                self._set_file(path, recorded)
         for record in records:
             self._record(record)
         for path in _states(self.source):
             self._state(path)
 
-    def _of_our_data(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Leave out what was measured on other data that goes by the same name."""
-        def foreign(record: dict[str, Any]) -> bool:
-            return "data_hash" in record and record["data_hash"] not in self.store.data.get(data_of(record), {record["data_hash"]})
-
-        counts = Counter(data_of(record).title for record in records if foreign(record))
-        for name, count in sorted(counts.items()):
-            self.merged.refused.append(f"{name} in {self.source.root} is other data than here: its records ({count}) are left out")
-        return [record for record in records if not foreign(record)]
+    def _is_foreign(self, record: dict[str, Any]) -> bool:
+        """Whether it was measured on other data that goes by the same name."""
+        found = record.get("data_hash")
+        return found is not None and found not in self.store.data.get(data_of(record), {found})
 
     def _set_file(self, path: Path, recorded: Set[str]) -> None:
-        """Bring a set that is recorded, there or here, and has no file here."""
+        """Bring a set that has no file here, if it is recorded, there or here."""
         key = path.stem
-        if self.store.find_set(key) is not None:
-            return
         if key not in recorded:
             if key not in self.source.records:
                 self.merged.differences.append(f"{path} is left out: its run is not recorded")
@@ -142,18 +133,17 @@ class _Merge:
             return
         held = {n: other for other in reversed(known) for n in values(other)}  # the oldest of each
         new = found.keys() - held.keys()
+        path = self.store.find_set(record["key"]) if new else None
+        if path and CondensedSet.load(path).hash != record.get("set_hash"):  # a file that no record names
+            self._stays(record)
+            new = set()
         older = [self._is_older(record, held[n], n) for n in found if n in held]
-        if (new and self._fits_our_file(record)) or any(older):
+        if new or any(older):
             self.store.add(record["preset"], plain(record))
-            self.merged.count(record["kind"], len(new))
-
-    def _fits_our_file(self, record: dict[str, Any]) -> bool:
-        """Whether a new record is of the set here, where there is a file of it that no record names."""
-        path = self.store.find_set(record["key"])
-        if path is None or CondensedSet.load(path).hash == record.get("set_hash"):
-            return True
-        self._stays(record)
-        return False
+            if record["kind"] == "MakeSet":
+                self.merged.sets += len(new)
+            else:
+                self.merged.networks += len(new)
 
     def _is_older(self, theirs: dict[str, Any], ours: dict[str, Any], network: str) -> bool:
         """True if theirs is older and the accuracy differs."""
@@ -164,10 +154,10 @@ class _Merge:
         if theirs["kind"] in UNTESTED:
             self._stays(theirs)
             return False
-        older, where = _started(theirs) < _started(ours), self.source.root
+        older, where = theirs.get("started", "") < ours.get("started", ""), self.source.root
         counts = f"the older counts, that {f'in {where}' if older else 'here'}"
-        sentence = f"{_words(theirs)}, network {network}: {here:g} % here and {there:g} % in {where}; {counts}"
-        self.merged.differences.append(sentence)
+        said = f"{_words(theirs)}, network {network}: {here:g} % here and {there:g} % in {where}; {counts}"
+        self.merged.differences.append(said)
         return older
 
     def _stays(self, theirs: dict[str, Any]) -> None:
@@ -183,26 +173,18 @@ class _Merge:
         else:
             place = self.store.checkpoint_path(preset, key)
         theirs, ours = checkpoint_about(path), checkpoint_about(place)
+        recorded = self.store.records.get(key, ()) if whole else ()
         if theirs is None:
             self.merged.refused.append(f"{path} is a damaged checkpoint and is left out: fetch it again")
         elif ours is not None and any(theirs.get(name) != ours.get(name) for name in IDENTITY):
             self.merged.differences.append(f"{path} is left out: the checkpoint here was begun with another engine or other data")
         elif ours is not None and theirs["k"] <= ours["k"]:
             return
-        elif whole and not self._fits(key, theirs):
+        elif recorded and END[recorded[0]["kind"]](theirs) != values(recorded[0])["0"]:
             self.merged.differences.append(f"{path} is left out: it is not the state of the training that is recorded here")
         else:
             write_atomic(place, path.read_bytes())
             self.merged.checkpoints += 1
-
-    def _fits(self, key: str, about: dict[str, Any]) -> bool:
-        """Whether a state on the whole set is that of the training recorded here, if one is."""
-        recorded = self.store.records.get(key)
-        return not recorded or END[recorded[0]["kind"]](about) == values(recorded[0])["0"]
-
-
-def _started(record: dict[str, Any]) -> str:
-    return str(record.get("started", ""))
 
 
 def _words(record: dict[str, Any]) -> str:

@@ -140,8 +140,7 @@ class CondensedSet:
         """
         from . import export
 
-        one_of("form", to, export.FORMS)
-        (export.to_npz if to == "npz" else export.to_png)(self, path, tested)
+        export.FORMS[one_of("form", to, export.FORMS)](self, path, tested)
 
     def save(self, path: Path | str) -> None:
         """Write the set as safetensors, atomically.

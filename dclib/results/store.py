@@ -14,10 +14,10 @@ from typing import Any
 
 from ..spec.keys import Run
 from ..support.files import append_line, locked
-from .lines import FILES, DataOf, RecordFile, checkpoint_about, data_of, read_records, values
+from .lines import FILES, DataOf, RecordFile, checkpoint_about, data_of, values
 from .sets import CondensedSet
 
-__all__ = ["CondensedSet", "Store", "read_records", "results_root"]
+__all__ = ["CondensedSet", "Store", "results_root"]
 
 
 def results_root(preset: str = "") -> Path:

@@ -5,14 +5,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..core import engine as engines
-from ..data.dataset import Dataset
 from ..methods import continual, nas
 from ..spec import derive
 from ..spec.applications import LearnTasks, TrainCandidate
 from ..support.progress import Progress
 from ..support.provenance import now
-from . import sets
-from .unchanged import data_hash
+from .loading import data_hash, load, load_parts
 
 if TYPE_CHECKING:
     from .runner import Runner
@@ -22,7 +20,7 @@ def learn_tasks(runner: "Runner", run: LearnTasks) -> None:
     """Learn the tasks of a run and record what was scored after each; a stopped run goes on from its checkpoint."""
     if not runner.store.missing(run):
         return
-    tasks = [sets.load(task, run.image_size, run.channels) for task in run.tasks]
+    tasks = [load(task, run.image_size, run.channels) for task in run.tasks]
     continual.check_tasks(tasks, run.hyper)  # before sets are condensed
     runner.check_data(run, data_hash(tasks))
     made, started = [runner.do(s) for s in run.sets] or None, now()
@@ -34,13 +32,11 @@ def learn_tasks(runner: "Runner", run: LearnTasks) -> None:
             run.hyper,
             seed=run.seed,
             sets=made and [torch.from_numpy(s.images).unflatten(0, (-1, run.hyper.ipc)) for s in made],
-            device=str(runner.where),
             engine=runner.engine,
             checkpoint=runner.store.checkpoint_path(runner.preset, run.key),
             first=runner.store.checkpoint_path(runner.preset, run.shared_state),
-            on_step=lambda work: progress.step(f"loss {work.losses[-1]:.2f}"),
-            on_resume=lambda work: progress.skip(work.k),
-            should_stop=runner.should_stop,
+            **progress.follow(lambda work: f"loss {work.losses[-1]:.2f}"),
+            **runner.how,
         )
     stages = [[round(x, 4) for x in row[: j + 1]] for j, row in enumerate(work.found.tolist())]
     values = {"accuracies": {"0": round(sum(stages[-1]) / len(tasks), 4)}, "stages": stages, "seconds": round(work.seconds, 2)}
@@ -53,9 +49,13 @@ def train_candidate(runner: "Runner", run: TrainCandidate) -> None:
     """Train the networks of a run that are missing and record them in one line, or those that are done when it is stopped."""
     if not (missing := runner.store.missing(run)):
         return
-    rest, validation = sets.load_parts(run.dataset, run.held_out)
+    rest, validation = load_parts(run.dataset, run.held_out)
     runner.check_data(run, rest.hash)
-    images, labels = _pool(runner, run, rest)
+    if run.set is None:
+        images, labels = nas.pool(rest, run.images)
+    else:
+        made = runner.do(run.set)
+        images, labels = torch.from_numpy(made.images), torch.from_numpy(made.labels)
     seeds, started, times = {derive(j, run.key): j for j in missing}, now(), []
     engine = "captured" if engines.choose(runner.engine, runner.where, 0) == "captured" else "eager"
     tests = [validation, rest] if run.tested else [validation]
@@ -65,30 +65,12 @@ def train_candidate(runner: "Runner", run: TrainCandidate) -> None:
         found[str(seeds[seed])] = accuracies
         times.append(seconds)
 
+    how = dict(seeds=list(seeds), engine=engine, on_network=on_network, **runner.how)
     try:
-        nas.evaluate(
-            run.network,
-            images,
-            labels,
-            tests,
-            run.hyper,
-            seeds=list(seeds),
-            device=str(runner.where),
-            engine=engine,
-            on_network=on_network,
-            should_stop=runner.should_stop,
-        )
+        nas.evaluate(run.network, images, labels, tests, run.hyper, **how)
     finally:
         if found:
             columns = [{j: round(scores[i], 4) for j, scores in found.items()} for i in range(len(tests))]
             values = dict(zip(("accuracies", "test"), columns, strict=False))
             about = {"seconds": round(sum(times), 2), "pool": len(labels), "data_hash": rest.hash}
             runner.record(run, engine, {**values, **about}, started)
-
-
-def _pool(runner: "Runner", run: TrainCandidate, rest: Dataset) -> tuple[torch.Tensor, torch.Tensor]:
-    """The images that a candidate is trained on, and their labels."""
-    if run.set is None:
-        return nas.pool(rest, run.images)
-    made = runner.do(run.set)
-    return torch.from_numpy(made.images), torch.from_numpy(made.labels)

@@ -17,18 +17,8 @@ from .sets import as_set
 Look = Callable[[Condenser], None]
 
 
-def every(steps: int, look: Look) -> Look:
-    """Look after each `steps`-th outer step."""
-
-    def maybe(state: Condenser) -> None:
-        if state.k % steps == 0:
-            look(state)
-
-    return maybe
-
-
-def snapshots(run: MakeSet, dataset: Dataset, folder: Path) -> Look:
-    """Write a picture of the set, named by the number of outer steps done; a resumed run writes the same ones.
+def snapshots(run: MakeSet, dataset: Dataset, folder: Path, every: int) -> Look:
+    """Write a picture of the set after each so many outer steps, named by their number; a resumed run writes the same ones.
 
     Raises:
         FileError: the folder cannot be written.
@@ -36,10 +26,15 @@ def snapshots(run: MakeSet, dataset: Dataset, folder: Path) -> Look:
     """
     check_drawable(dataset.x_train.shape[1])
     digits = len(str(run.hyper.outer_steps))
-    return lambda state: save_grid(as_set(state.images, dataset, run), folder / f"{state.k:0{digits}d}.png")
+
+    def look(state: Condenser) -> None:
+        if state.k % every == 0:
+            save_grid(as_set(state.images, dataset, run), folder / f"{state.k:0{digits}d}.png")
+
+    return look
 
 
-def early_accuracy(run: MakeSet, network: Network, dataset: Dataset, tell: Callable[[str], None], **how: str) -> Look:
+def early_accuracy(run: MakeSet, network: Network, dataset: Dataset, every: int, tell: Callable[[str], None], **how: str) -> Look:
     """Train one network on the set as it is, as `dclib train` does with that network, and tell its accuracy on the test images.
 
     It draws from generators of its own, and so changes nothing of the run.
@@ -48,6 +43,7 @@ def early_accuracy(run: MakeSet, network: Network, dataset: Dataset, tell: Calla
         run: whose set it is.
         network: as it was named for condensing, so that it takes the form of stage T here.
         dataset: the data.
+        every: after each so many outer steps.
         tell: called with a sentence.
         how: `device` and `engine`, as for `train.evaluate`.
     """
@@ -55,8 +51,9 @@ def early_accuracy(run: MakeSet, network: Network, dataset: Dataset, tell: Calla
     hyper = stage_t(dataset.source, network=network)
 
     def look(state: Condenser) -> None:
-        images = state.images.flatten(0, 1).float()
-        (accuracy,) = train.evaluate(images, labels, dataset, hyper, seeds=[derive(0, run.key)], **how)
-        tell(f"after {state.k} of {run.hyper.outer_steps} outer steps: {accuracy:.1f} %")
+        if state.k % every == 0:
+            images = state.images.flatten(0, 1).float()
+            (accuracy,) = train.evaluate(images, labels, dataset, hyper, seeds=[derive(0, run.key)], **how)
+            tell(f"after {state.k} of {run.hyper.outer_steps} outer steps: {accuracy:.1f} %")
 
     return look

@@ -15,12 +15,11 @@ from ..results.lines import data_of
 from ..spec import full, shared_trajectories
 from ..spec.keys import Run
 from ..support.files import check_writable
-from ..support.progress import Uneven, stopping
+from ..support.progress import Progress, stopping
 from ..support.provenance import launched
 from .cluster import check_request
+from .loading import check_recorded, load
 from .runner import Runner
-from .sets import load
-from .unchanged import check_recorded
 from .workers import spread
 
 
@@ -88,7 +87,7 @@ def execute(cells: Sequence[Any], runner: Runner) -> None:
     runner.trajectories = shared_trajectories(need for run in runs for need in run.needs())
     missing = [some for some in groups if any(map(runner.store.missing, some))]
     sizes = [size(some[0]) for some in missing if some[0].brief]
-    with Uneven("training architectures", sizes, hidden=not sizes) as progress:  # other runs have bars of their own
+    with Progress("training architectures", sizes, hidden=not sizes) as progress:  # other runs have bars of their own
         for some in missing:
             if runner.should_stop():
                 raise Interrupted("stopped between two runs; the same command goes on from there")

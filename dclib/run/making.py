@@ -18,6 +18,7 @@ from ..support.files import locked
 from ..support.progress import Progress
 from ..support.provenance import now
 from . import sets
+from .loading import load_of
 
 if TYPE_CHECKING:
     from .runner import Runner
@@ -30,8 +31,15 @@ def make_set(runner: "Runner", run: MakeSet) -> CondensedSet:
     """Return the set of a run: read it, or make, keep and record it; of real images, only their indices are kept."""
     if not run.learned:
         return _choose(runner, run)
-    path = runner.store.find_set(run.key)
-    made = CondensedSet.load(path) if path else _keep(runner, run)
+    if path := runner.store.find_set(run.key):
+        made = CondensedSet.load(path)
+    else:
+        made = LEARN[run.method](runner, run, load_of(run), now())
+        with locked(runner.store.root / runner.preset):
+            if path := runner.store.find_set(run.key):  # another process was faster: its set is the one that counts
+                made = CondensedSet.load(path)
+            else:
+                made.save(runner.store.set_path(runner.preset, run.key))
     if run.key not in runner.store.records and "started" in made.about:  # new, or its process was killed before this
         values = {name: made.about[name] for name in RECORDED if name in made.about}
         runner.record(run, made.about["engine"], {**values, "set_hash": made.hash}, made.about["started"])
@@ -39,24 +47,11 @@ def make_set(runner: "Runner", run: MakeSet) -> CondensedSet:
     return made
 
 
-def _keep(runner: "Runner", run: MakeSet) -> CondensedSet:
-    """Make and keep a set; if another process has been faster, its set is the one that networks are trained on."""
-    made = LEARN[run.method](runner, run, sets.load_of(run), now())
-    with locked(runner.store.root / runner.preset):
-        if (path := runner.store.find_set(run.key)) is not None:
-            return CondensedSet.load(path)
-        made.save(runner.store.set_path(runner.preset, run.key))
-        return made
-
-
 def _condense(runner: "Runner", run: MakeSet, dataset: Dataset, started: str) -> CondensedSet:
     course, longest = _trajectory(runner, run)
-    checkpoint = runner.store.checkpoint_path(runner.preset, course or run.key)
-    images, about = sets.condense_images(
-        run, dataset, runner.where, runner.engine, checkpoint, runner.should_stop, longest=longest
-    )
-    about |= {"course": course} if course else {}
-    return sets.as_set(images, dataset, run, {"started": started, **about})
+    about = {"started": started} | ({"course": course} if course else {})
+    state = dict(checkpoint=runner.store.checkpoint_path(runner.preset, course or run.key), longest=longest)
+    return sets.condense_set(run, dataset=dataset, about=about, engine=runner.engine, **state, **runner.how)
 
 
 def _trajectory(runner: "Runner", run: MakeSet) -> tuple[str, int]:
@@ -70,18 +65,10 @@ def _trajectory(runner: "Runner", run: MakeSet) -> tuple[str, int]:
 
 def _distill(runner: "Runner", run: MakeSet, dataset: Dataset, started: str) -> CondensedSet:
     """Learn images and rates; the set keeps which images each step sees and at which rate."""
-    h = run.distillation
+    h, checkpoint = run.distillation, runner.store.checkpoint_path(runner.preset, run.key)
     with Progress(run.words, h.epochs * -(-len(dataset.y_train) // h.batch)) as progress:
-        work = distill.distill(
-            dataset,
-            h,
-            seed=run.seed,
-            device=str(runner.where),
-            checkpoint=runner.store.checkpoint_path(runner.preset, run.key),
-            on_step=lambda work: progress.step(f"loss {work.losses[-1]:.2f}"),
-            on_resume=lambda work: progress.skip(work.k),
-            should_stop=runner.should_stop,
-        )
+        callbacks = progress.follow(lambda work: f"loss {work.losses[-1]:.2f}")
+        work = distill.distill(dataset, h, seed=run.seed, checkpoint=checkpoint, **callbacks, **runner.how)
     about = {"seconds": round(work.seconds, 2), "losses": thinned(work.losses), "engine": "eager", "mode": h.mode}
     about |= {"skipped": work.skipped} if work.skipped else {}
     steps = {"order": distill.order(h, dataset.classes), "rates": work.rates.detach().float().cpu()}
@@ -109,7 +96,7 @@ LEARN = {"condense": _condense, "distill": _distill, "gan": _draw}
 
 def _choose(runner: "Runner", run: MakeSet) -> CondensedSet:
     """The set of recorded indices, or of images chosen now, which may take a network trained on the whole set."""
-    dataset = sets.load_of(run)
+    dataset = load_of(run)
     dataset.require(run.hyper.ipc, "lower ipc")  # before a network is trained to choose by
     runner.check_data(run, dataset.hash)
     if (indices := runner.store.indices(run.key)) is None:
@@ -125,10 +112,10 @@ def _choose(runner: "Runner", run: MakeSet) -> CondensedSet:
 
 def train_whole(runner: "Runner", run: WholeTraining) -> whole.Whole:
     """Return the network of a run, trained on the whole set: read it, or train, keep and record it."""
-    dataset, started = sets.load_of(run), now()
+    dataset, started = load_of(run), now()
     chosen = whole.choose(runner.engine, runner.where, run, len(dataset.y_train))
     checkpoint = runner.store.whole_path(runner.preset, run.key)
-    state = sets.train_whole(run, dataset, runner.where, chosen, checkpoint, runner.should_stop)
+    state = sets.train_whole(run, dataset, engine=chosen, checkpoint=checkpoint, **runner.how)
     if run.key not in runner.store.records:
         epochs = {name: [round(x, 4) for x in getattr(state, name)] for name in ("epoch_accuracies", "train_accuracies")}
         values = {"accuracies": {"0": epochs["epoch_accuracies"][-1]}, "seconds": round(state.seconds, 2)}
@@ -138,18 +125,10 @@ def train_whole(runner: "Runner", run: WholeTraining) -> whole.Whole:
 
 def train_gan(runner: "Runner", run: TrainGan) -> gan.Gan:
     """Return the GAN of a run: read it, or train, keep and record it."""
-    dataset, started = sets.load_of(run), now()
+    dataset, started, checkpoint = load_of(run), now(), runner.store.whole_path(runner.preset, run.key)
     with Progress(f"training a GAN on {run.dataset}", run.hyper.steps) as progress:
-        trained = gan.train(
-            dataset,
-            run.hyper,
-            seed=run.seed,
-            device=str(runner.where),
-            checkpoint=runner.store.whole_path(runner.preset, run.key),
-            on_step=lambda gan: progress.step(f"losses {gan.losses[-1][0]:.2f}, {gan.losses[-1][1]:.2f}"),
-            on_resume=lambda gan: progress.skip(gan.k),
-            should_stop=runner.should_stop,
-        )
+        callbacks = progress.follow(lambda gan: f"losses {gan.losses[-1][0]:.2f}, {gan.losses[-1][1]:.2f}")
+        trained = gan.train(dataset, run.hyper, seed=run.seed, checkpoint=checkpoint, **callbacks, **runner.how)
     if run.key not in runner.store.records:
         values = {"seconds": round(trained.seconds, 2), "losses": loss_summary(trained.losses), "data_hash": dataset.hash}
         runner.record(run, "eager", values, started)

@@ -18,7 +18,7 @@ from ..spec.applications import LearnTasks, TrainCandidate
 from ..spec.keys import Run
 from ..support.provenance import now, provenance
 from . import applying, making, training
-from .unchanged import check_unchanged
+from .loading import check_unchanged
 
 DO: dict[type[Run], Callable[..., Any]] = {
     MakeSet: making.make_set,
@@ -55,6 +55,11 @@ class Runner:
     def __post_init__(self) -> None:
         engines.tune_allocator()
         self.where = engines.resolve_device(self.device)
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """The device and the question whether to stop, for whatever computes."""
+        return {"device": str(self.where), "should_stop": self.should_stop}
 
     def do(self, *runs: Run) -> Any:
         """Do and record what is missing of a run, or of several that are alike but for the seed of their sets.

@@ -4,8 +4,7 @@ Herding, k-center and forgetting look at a network that is trained on the whole 
 goes on with that training.
 """
 
-from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 from ..core import engine as engines
 from ..data.dataset import Dataset
@@ -14,6 +13,7 @@ from ..methods.coresets import METHODS
 from ..results import CondensedSet
 from ..spec import GUIDED, Condensation, MakeSet, Network, OwnNetwork, WholeTraining
 from . import sets
+from .loading import load_of
 
 
 def selection(
@@ -53,20 +53,14 @@ def selection(
 
 
 def select_set(
-    run: MakeSet,
-    *,
-    dataset: Dataset | None = None,
-    device: str = "auto",
-    engine: str = "auto",
-    checkpoint: Path | str | None = None,
-    should_stop: Callable[[], bool] = lambda: False,
+    run: MakeSet, *, dataset: Dataset | None = None, device: str = "auto", engine: str = "auto", **how: Any
 ) -> CondensedSet:
     """Choose real images, under a progress bar where a network is trained first.
 
     Args:
         run: from `selection`.
         dataset: the images, where they are loaded already; by default those that the run names.
-        device, engine, checkpoint, should_stop: as for `whole.train`.
+        device, engine, how: as for `whole.train`: `checkpoint`, `should_stop`.
 
     Returns:
         The set; `about["indices"]` are the places of its images among the training images, class by class.
@@ -75,9 +69,8 @@ def select_set(
         DclibError: as `data.load`, `whole.train` and `coresets.select` raise it.
     """
     engines.tune_allocator()
-    run = run if dataset else sets.placed(run)
-    found, where = dataset or sets.load_of(run), engines.resolve_device(device)
+    found, where = dataset or load_of(run), engines.resolve_device(device)
     found.require(run.hyper.ipc, "lower ipc")  # before a network is trained
-    trained = run.whole and sets.train_whole(run.whole, found, where, engine, checkpoint, should_stop)
+    trained = run.whole and sets.train_whole(run.whole, found, device=str(where), engine=engine, **how)
     indices = sets.choose(run, found.to(where), trained)
     return sets.as_set(sets.pick(found, indices), found, run, {"indices": indices.tolist()})

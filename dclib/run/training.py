@@ -16,7 +16,8 @@ from ..results import CondensedSet
 from ..spec import TrainNetworks, derive
 from ..support.progress import Progress
 from ..support.provenance import now
-from .sets import check_data, load_of, load_tested
+from .loading import load_of, load_parts
+from .sets import check_data
 
 if TYPE_CHECKING:
     from .runner import Runner
@@ -65,7 +66,9 @@ def train_named(
         DataError: the data is not that of the sets, or has changed since the runs were recorded.
     """
     first = named[0][0]
-    dataset, tested = load_of(first.set), load_tested(first)
+    dataset = tested = load_of(first.set)
+    if first.tested_on == "held-out":
+        tested = load_parts(first.set.dataset, first.set.held_out, first.set.image_size, first.set.channels)[1]
     for run in dict.fromkeys(run for run, _ in named):
         runner.check_data(run, dataset.hash)
         check_data(made[run.key], dataset)
@@ -80,44 +83,33 @@ def train_named(
 
     count = len({run.key for run, _ in named})
     what = first.set.words if count == 1 else f"{count} sets as {first.set.words}"
-    how = dict(seeds=list(seeds), device=str(runner.where), on_network=trained, should_stop=runner.should_stop)
+    how = dict(seeds=list(seeds), on_network=trained, **runner.how)
     with Progress(f"training {first.hyper.network} on {what}", len(named)) as progress:
         if by_rates:  # of such runs there is one at a time
-            train_by_rates(made[first.key], first, tested, **how)
+            _train_by_rates(made[first.key], first, tested, **how)
         else:
             each = [made[run.key] for run, _ in named]
             small = [(torch.from_numpy(one.images), torch.from_numpy(one.labels)) for one in each]
             train.evaluate_each(small, tested, first.hyper, several=networks > 1, engine=engine, **how)
 
 
-def train_by_rates(
+def _train_by_rates(
     made: CondensedSet,
     run: TrainNetworks,
-    dataset: Dataset,
-    *,
+    tested: Dataset,
     seeds: Iterable[int],
-    device: str = "auto",
-    on_network: Callable[[int, float, float], None] = lambda seed, accuracy, seconds: None,
-    should_stop: Callable[[], bool] = lambda: False,
+    device: str,
+    on_network: Callable[[int, float, float], None],
+    should_stop: Callable[[], bool],
 ) -> None:
     """Train one network for each seed by a distilled set's ordered steps at its learned rates, and test it.
 
-    Args:
-        made: the set of `run.set`.
-        run: its `hyper.network` is trained; where that is the network that learned the images, weights are drawn as then.
-        dataset: whose test images are classified.
-        seeds: one for each network.
-        device: "auto", "cpu", "cuda" …
-        on_network: called with each seed, accuracy in percent and the seconds that it took.
-        should_stop: asked before each network.
-
-    Raises:
-        Interrupted: `should_stop` said so.
+    Weights of the network that learned the images are drawn as they were then.
     """
     h, where = run.set.distillation, engines.resolve_device(device)
     images, rates = torch.from_numpy(made.images).unflatten(0, (-1, h.ipc)).to(where), torch.from_numpy(made.rates).to(where)
     other = None if run.hyper.network == h.network else run.hyper.network
-    tested = dataset.to(where)
+    tested = tested.to(where)
     for seed in seeds:
         if should_stop():
             raise Interrupted(STOPPED)

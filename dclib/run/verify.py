@@ -7,7 +7,7 @@ set's key, so on the machine that recorded them, with as many threads, they are 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
@@ -16,6 +16,9 @@ from ..errors import DataError, FileError, SpecError
 from ..results import CondensedSet, Store
 from ..results.outcomes import DASH
 from ..spec import TrainNetworks
+
+if TYPE_CHECKING:
+    from .runner import Runner
 
 FLOOR = 1.0  # points that are always allowed
 ERRORS = 3.0  # standard errors of the difference that are allowed beyond
@@ -60,8 +63,8 @@ class Checked:
 
     @property
     def difference(self) -> float:
-        """The mean of the networks trained again minus the recorded one."""
-        return fmean(self.again) - fmean(self.recorded)
+        """The mean of the networks trained again minus the recorded one; zero where none was."""
+        return fmean(self.again) - fmean(self.recorded) if self.again else 0.0
 
     @property
     def identical(self) -> bool:
@@ -71,23 +74,15 @@ class Checked:
     @property
     def differs(self) -> bool:
         """Whether the set is wrong or the means lie too far apart."""
-        return bool(self.wrong) or (bool(self.again) and abs(self.difference) > self.allowed)
-
-    @property
-    def verdict(self) -> str:
-        """In a word or two, with the reason where there is one."""
-        if self.left_out:
-            return f"not compared: {self.left_out}"
-        if self.differs:
-            return f"differs{f': {self.wrong}' if self.wrong else ''}"
-        return "ok, identical" if self.identical else "ok"
+        return bool(self.wrong) or abs(self.difference) > self.allowed
 
     def row(self) -> list[str]:
-        """For a table."""
+        """For a table: the means, their difference, and the verdict with the reason where there is one."""
+        verdict = "differs" if self.differs else "ok, identical" if self.identical else "ok"
         if not self.again:
-            return [self.what, *[DASH] * 4, self.verdict]
+            return [self.what, *[DASH] * 4, f"differs: {self.wrong}" if self.wrong else f"not compared: {self.left_out}"]
         means = (f"{fmean(each):.2f}" for each in (self.recorded, self.again))
-        return [self.what, *means, f"{self.difference:+.2f}".replace("-", "−"), f"{self.allowed:.1f}", self.verdict]
+        return [self.what, *means, f"{self.difference:+.2f}".replace("-", "−"), f"{self.allowed:.1f}", verdict]
 
 
 def recorded_runs(names: Sequence[str], preset: str, store: Store, **narrow: Sequence | None) -> list[TrainNetworks]:
@@ -121,7 +116,13 @@ def recorded_runs(names: Sequence[str], preset: str, store: Store, **narrow: Seq
 
 
 def verify(
-    runs: Sequence[TrainNetworks], store: Store, *, networks: int = 2, should_stop: Callable[[], bool] = lambda: False, **how: str
+    runs: Sequence[TrainNetworks],
+    store: Store,
+    *,
+    networks: int = 2,
+    device: str = "auto",
+    engine: str = "auto",
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> list[Checked]:
     """Check the sets of recorded runs and train the first networks of each again.
 
@@ -129,8 +130,8 @@ def verify(
         runs: which, each recorded.
         store: where records and sets are; nothing is written there.
         networks: how many of each run are trained, or as many as are recorded.
+        device, engine: as for `runner.Runner`; "auto" is the engine that the record names, where it can be had.
         should_stop: asked between steps.
-        how: `device` and `engine`, as for `runner.Runner`; "auto" is the engine that the record names, where it can be had.
 
     Raises:
         SpecError: not even one network of each.
@@ -138,7 +139,9 @@ def verify(
     """
     if networks < 1:
         raise SpecError(f"networks-each must be a whole number of at least 1, not {networks}")
-    return [_verify(run, store, networks, should_stop, **how) for run in runs]
+    from .runner import Runner
+
+    return [_verify(run, Runner(store, "", device, engine, should_stop), networks) for run in runs]
 
 
 def report(checked: Sequence[Checked]) -> str:
@@ -157,7 +160,10 @@ def sentence(checked: Sequence[Checked]) -> str:
     return f"Of {len(checked)} recorded runs {counts} and {left} {'was' if left == 1 else 'were'} not compared."
 
 
-def _verify(run: TrainNetworks, store: Store, networks: int, should_stop: Callable[[], bool], **how: str) -> Checked:
+def _verify(run: TrainNetworks, runner: "Runner", networks: int) -> Checked:
+    from .training import train_named
+
+    store, again = runner.store, {}
     try:
         made = recorded_set(run, store)
     except FileError as error:
@@ -166,7 +172,12 @@ def _verify(run: TrainNetworks, store: Store, networks: int, should_stop: Callab
         return Checked(run.words, left_out=str(error))
     accuracies = store.accuracies(run.key)
     chosen = sorted(accuracies)[:networks]
-    again = train_again(run, made, store, chosen, should_stop, **how)
+
+    def on_network(run: TrainNetworks, j: int, accuracy: float, *rest: Any) -> None:
+        again[j] = round(accuracy, 4)
+
+    runner.engine = _engine(runner.engine, store.records[run.key][0], runner.where.type)
+    train_named(runner, [(run, j) for j in chosen], {run.key: made}, max(accuracies) + 1, on_network)  # as some of all that are
     allowed = tolerance(list(accuracies.values()), len(chosen))
     return Checked(run.words, tuple(accuracies[j] for j in chosen), tuple(again[j] for j in chosen), allowed)
 
@@ -178,71 +189,34 @@ def recorded_set(run: TrainNetworks, store: Store) -> CondensedSet:
         FileError: it is damaged, or not the one that is recorded.
         DataError: it cannot be compared: it is not kept, or the data is not here, or is other data.
     """
-    from . import sets
+    import torch
+
+    from . import loading, sets
 
     records = [*store.records.get(run.set.key, []), *store.records[run.key]]
     hashes, data = ({record[name] for record in records if name in record} for name in ("set_hash", "data_hash"))
-    made = _kept(run, store, hashes) if run.set.learned else None
-    dataset = sets.load_of(run.set)
-    if data - {dataset.hash}:
-        raise DataError(f"{run.set.dataset} here is other data than that of the record")
-    if made is None:
-        return _chosen(run, store, dataset, hashes)
-    sets.check_data(made, dataset)
-    return made
-
-
-def _kept(run: TrainNetworks, store: Store, hashes: set[str]) -> CondensedSet:
-    """The set in its file."""
-    path = store.find_set(run.set.key)
-    if path is None:
+    path, indices = store.find_set(run.set.key), store.indices(run.set.key)
+    if path is None and run.set.learned:
         raise DataError("its set is not kept")
-    try:
-        made = CondensedSet.load(path)
-    except FileError:
-        raise FileError(f"{path} is damaged") from None
-    if made.key != run.set.key or hashes - {made.hash}:
-        raise FileError(f"{path} is not the set that is recorded")
-    return made
-
-
-def _chosen(run: TrainNetworks, store: Store, dataset: Any, hashes: set[str]) -> CondensedSet:
-    """The set of recorded indices."""
-    import torch
-
-    from . import sets
-
-    if (indices := store.indices(run.set.key)) is None:
+    if indices is None and not run.set.learned:
         raise DataError("the indices of its images are not recorded")
     try:
-        made = sets.as_set(sets.pick(dataset, torch.tensor(indices)), dataset, run.set)
+        made = CondensedSet.load(path) if run.set.learned else None
+    except FileError:
+        raise FileError(f"{path} is damaged") from None
+    if made and (made.key != run.set.key or hashes - {made.hash}):
+        raise FileError(f"{path} is not the set that is recorded")
+    dataset = loading.load_of(run.set)
+    if data - {dataset.hash}:
+        raise DataError(f"{run.set.dataset} here is other data than that of the record")
+    try:
+        made = made or sets.as_set(sets.pick(dataset, torch.tensor(indices)), dataset, run.set)
     except (IndexError, ValueError):
         raise FileError("the recorded indices are none of this data") from None
     if hashes - {made.hash}:
         raise FileError("the recorded indices give other images than those recorded")
+    sets.check_data(made, dataset)
     return made
-
-
-def train_again(
-    run: TrainNetworks,
-    made: CondensedSet,
-    store: Store,
-    chosen: Sequence[int],
-    should_stop: Callable[[], bool],
-    device: str = "auto",
-    engine: str = "auto",
-) -> dict[int, float]:
-    """Train these networks of a run on its set, as when they were recorded: as some of all that are."""
-    from .runner import Runner
-    from .training import train_named
-
-    found: dict[int, float] = {}
-    runner = Runner(store, "", device, engine, should_stop)
-    runner.engine = _engine(engine, store.records[run.key][0], runner.where.type)
-    total = max(store.accuracies(run.key)) + 1
-    named = [(run, j) for j in chosen]
-    train_named(runner, named, {run.key: made}, total, lambda run, j, accuracy, *rest: found.update({j: round(accuracy, 4)}))
-    return found
 
 
 def _engine(asked: str, record: dict[str, Any], device: str) -> str:

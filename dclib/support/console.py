@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean, pstdev
+from typing import Any
 
 import typer
 
@@ -16,8 +17,8 @@ NO_MEMORY = "out of memory", "allocate memory", "alloc_failed"  # as PyTorch, th
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
-def guarded(command: Callable[[], int | None]) -> int:
-    """Call `command` and return the exit status; an error is one sentence on stderr, never a traceback.
+def guarded(command: Callable[..., int | None], *given: Any, **options: Any) -> int:
+    """Call `command` with what is given and return the exit status; an error is one sentence on stderr, never a traceback.
 
     Returns:
         What `command` returns, else 1 for an error, 2 for a command line that cannot be understood, 130 for a stopped command.
@@ -25,7 +26,7 @@ def guarded(command: Callable[[], int | None]) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *where, **more: say(f"warning: {message}")
-            status = command()
+            status = command(*given, **options)
             sys.stdout.flush()
             return status or 0
     except BrokenPipeError:  # whoever read the output has seen enough

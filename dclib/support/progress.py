@@ -7,28 +7,30 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 LINE_SECONDS = 30.0
+BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
 
 
 class Progress:
-    """A bar of `total` steps; used as a context manager.
+    """A bar of steps; used as a context manager.
 
     Args:
         what: a few words on what is done.
-        total: how many steps there are.
+        steps: how many steps there are, or how long each takes, in any unit.
         hidden: for a process that works for another, which shows it.
     """
 
-    BAR: str | None = None  # tqdm's own, with its forecast
-
-    def __init__(self, what: str, total: int, hidden: bool = False):
+    def __init__(self, what: str, steps: int | Sequence[int], hidden: bool = False):
         from tqdm import tqdm
 
-        self.what, self.total, self.done, self.first = what, total, 0, 0
+        self.what, self.sizes = what, [1] * steps if isinstance(steps, int) else list(steps)
+        self.total, self.done, self.first = len(self.sizes), 0, 0
+        self.timed, self.spent, self.ahead = 0, 0.0, sum(self.sizes)  # the size of the steps timed, their seconds, the size left
         self.lines = not hidden and not sys.stderr.isatty()
-        self.bar = tqdm(total=total, desc=what, dynamic_ncols=True, bar_format=self.BAR, disable=hidden or self.lines)
-        self.start = self.last = self.warm = time.monotonic()
+        self.bar = tqdm(total=self.total, desc=what, dynamic_ncols=True, bar_format=BAR, disable=hidden or self.lines)
+        self.start = self.last = self.lap = time.monotonic()
 
     def __enter__(self) -> "Progress":
         return self
@@ -42,66 +44,47 @@ class Progress:
     def skip(self, done: int) -> None:
         """Count `done` steps as done earlier, so that the forecast leaves them out."""
         self.done = self.first = done
+        self.ahead = sum(self.sizes[done:])
         self.bar.reset(self.total)
         self.bar.initial = done
         self.bar.update(done)
 
+    def begin(self) -> None:
+        """Start the clock of the next step anew: the forecast leaves out the time before."""
+        self.lap = time.monotonic()
+
     def step(self, note: str = "") -> None:
         """Count one step; `note` is a few words on how it goes, such as the loss."""
-        self.done += 1
+        now, size = time.monotonic(), self.sizes[self.done]
         if self.done == self.first + 1:
-            self.warm = time.monotonic()
-        self.bar.set_postfix_str(self._beside(note), refresh=False)
+            self.timed, self.spent = 0, 0.0  # the first step may have compiled: it counts only as long as it is alone
+        self.done, self.ahead, self.timed = self.done + 1, self.ahead - size, self.timed + size
+        self.spent, self.lap = self.spent + now - self.lap, now
+        forecast = ", ".join(filter(None, (f"{clock(self.spent / self.timed * self.ahead)} left", note)))
+        self.bar.set_postfix_str(forecast, refresh=False)
         self.bar.update()
-        if time.monotonic() - self.last >= LINE_SECONDS and self.done < self.total:
-            self.last = time.monotonic()
-            self._line(f"{self.done} of {self.total}, {clock(self._left())} left{', ' if note else ''}{note}")
+        if now - self.last >= LINE_SECONDS and self.done < self.total:
+            self.last = now
+            self._line(f"{self.done} of {self.total}, {forecast}")
 
-    def _beside(self, note: str) -> str:
-        return note
+    def follow(self, note: Callable[[Any], str], *looks: Callable[[Any], None]) -> dict[str, Callable[[Any], None]]:
+        """The callbacks of a resumable work that count its steps.
 
-    def _left(self) -> float:
-        """Seconds left at the pace so far, without the first step where there are more: it may have compiled."""
-        steps, start = self.done - self.first - 1, self.warm
-        if not steps:
-            steps, start = 1, self.start
-        return (self.last - start) / steps * (self.total - self.done)
+        Args:
+            note: what stands beside the bar after a step.
+            looks: called after each step, too.
+        """
+
+        def on_step(work: Any) -> None:
+            self.step(note(work))
+            for look in looks:
+                look(work)
+
+        return {"on_step": on_step, "on_resume": lambda work: self.skip(work.k)}
 
     def _line(self, text: str) -> None:
         if self.lines:
             print(f"{self.what}: {text}", file=sys.stderr, flush=True)
-
-
-class Uneven(Progress):
-    """A bar of steps of unequal sizes; the time between a step and the next `begin` is left out of its forecast.
-
-    Args:
-        what, hidden: as for `Progress`.
-        sizes: how long each step takes, in any unit.
-    """
-
-    BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
-
-    def __init__(self, what: str, sizes: Sequence[int], hidden: bool = False):
-        super().__init__(what, len(sizes), hidden)
-        self.sizes, self.spent = list(sizes), 0.0
-        self.begin()
-
-    def begin(self) -> None:
-        """Start the clock of the next step."""
-        self.lap = time.monotonic()
-
-    def step(self, note: str = "") -> None:
-        """Count one step."""
-        self.spent += time.monotonic() - self.lap
-        self.begin()
-        super().step(note)
-
-    def _beside(self, note: str) -> str:
-        return f"{clock(self._left())} left{', ' if note else ''}{note}"
-
-    def _left(self) -> float:
-        return self.spent / sum(self.sizes[: self.done]) * sum(self.sizes[self.done :])
 
 
 def clock(seconds: float) -> str:
