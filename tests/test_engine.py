@@ -8,63 +8,43 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from helpers import refused, same, stop_after
 
-from dclib.core import condense, engine, resume, train
+from dclib.core import condense, engine, train
 from dclib.errors import Interrupted, SpecError
 from dclib.spec import Condensation, ConvNet, Training
 
 CPU = torch.device("cpu")
 
 
-# --- which engine
+# --- which engine, and which device
 
 
-def test_auto_compiles_only_where_it_pays(monkeypatch):
-    monkeypatch.setattr(engine, "has_compiler", lambda: True)
-    assert engine.choose("auto", CPU, engine.COMPILE_PAYS - 1) == "eager"
-    assert engine.choose("auto", CPU, engine.COMPILE_PAYS) == "compiled"
-    assert engine.choose("eager", CPU, 10**9) == "eager"
-    assert engine.choose("compiled", CPU, 1) == "compiled"
-    assert engine.choose("auto", torch.device("cuda"), 1) == "captured"
-    assert engine.choose("eager", torch.device("cuda"), 10**9) == "eager"
-
-
-def test_without_a_compiler_it_says_so(monkeypatch, caplog):
-    monkeypatch.setattr(engine, "has_compiler", lambda: False)
+def test_auto_compiles_only_where_it_pays_and_says_if_it_cannot(monkeypatch, caplog):
+    pays, there = engine.COMPILE_PAYS, True
+    monkeypatch.setattr(engine, "has_compiler", lambda: there)
+    asked = [("auto", CPU, pays - 1), ("auto", CPU, pays), ("eager", CPU, 10**9), ("compiled", CPU, 1)]
+    asked += [("auto", torch.device("cuda"), 1), ("eager", torch.device("cuda"), 10**9)]
+    assert [engine.choose(*given) for given in asked] == ["eager", "compiled", "eager", "compiled", "captured", "eager"]
+    there = False
     with caplog.at_level(logging.WARNING, logger="dclib"):
-        assert engine.choose("auto", CPU, engine.COMPILE_PAYS - 1) == "eager"
+        assert engine.choose("auto", CPU, pays - 1) == "eager"
         assert not caplog.text
-        assert engine.choose("auto", CPU, engine.COMPILE_PAYS) == "eager"
+        assert engine.choose("auto", CPU, pays) == "eager"
     assert "no C++ compiler" in caplog.text
-    with pytest.raises(SpecError, match=r"neither g\+\+ nor clang\+\+"):
-        engine.choose("compiled", CPU, 1)
+    refused("clang++", call=lambda: engine.choose("compiled", CPU, 1), error=SpecError)
 
 
-# --- which device
-
-BAD = [("gpu", "unknown device 'gpu'"), ("cpu:x", "does not exist"), ("auto:1", "does not exist"), ("", "unknown device ''")]
-
-
-@pytest.mark.parametrize(("device", "sentence"), BAD)
-def test_unknown_devices_are_refused(device, sentence):
-    with pytest.raises(SpecError, match=sentence):
-        engine.resolve_device(device)
-
-
-@pytest.mark.parametrize("device", ["cuda", "cuda:0"])
-def test_cuda_is_never_replaced_in_silence(monkeypatch, device):
+def test_a_gpu_is_taken_where_there_is_one_and_never_replaced_in_silence(monkeypatch):
+    for device in ("gpu", "cpu:x", "auto:1", ""):
+        refused(f"'{device}'", call=engine.resolve_device, error=SpecError, device=device)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert engine.resolve_device("auto") == engine.resolve_device("cpu") == CPU
-    with pytest.raises(SpecError, match="torch sees no GPU"):
-        engine.resolve_device(device)
-
-
-def test_a_gpu_is_taken_where_there_is_one(monkeypatch):
+    for device in ("cuda", "cuda:0"):
+        refused("no GPU", call=engine.resolve_device, error=SpecError, device=device)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert engine.resolve_device("auto") == torch.device("cuda")
-    assert engine.resolve_device("cuda:1") == torch.device("cuda", 1)
-    assert engine.resolve_device("cpu") == CPU
+    assert [str(engine.resolve_device(device)) for device in ("auto", "cuda:1", "cpu")] == ["cuda", "cuda:1", "cpu"]
 
 
 THREADED = """
@@ -82,6 +62,7 @@ ctypes.CDLL(None).malloc_stats()
 """
 
 
+@pytest.mark.slow
 def test_threads_share_the_memory_that_is_kept():
     """An arena of a thread's own would be handed back whenever it is empty."""
     done = subprocess.run([sys.executable, "-c", THREADED], capture_output=True, text=True)
@@ -133,21 +114,17 @@ def test_arithmetic_is_exact_and_put_back_even_after_an_error():
 
 
 def test_the_precision_asked_for_is_that_of_condensing_and_of_training(made, monkeypatch):
-    prepare, seen = engine.prepare, []
+    prepare, seen, how = engine.prepare, [], dict(device="cpu", engine="eager")
     monkeypatch.setattr(engine, "prepare", lambda *given: seen.append(given[2]) or prepare(*given))
     hyper = Condensation(1, ConvNet(width=4, depth=1), outer_steps=1, real_batch=4, precision="bfloat16").resolve()
-    made_small = condense.condense(made, hyper, device="cpu", engine="eager")
-    exact = condense.condense(made, dataclasses.replace(hyper, precision="float32"), device="cpu", engine="eager")
-    assert made_small.losses != exact.losses
-    assert made_small.losses == pytest.approx(exact.losses, rel=0.1)
+    rough = condense.condense(made, hyper, **how).losses
+    exact = condense.condense(made, dataclasses.replace(hyper, precision="float32"), **how).losses
+    assert rough != exact
+    assert rough == pytest.approx(exact, rel=0.1)
     training = Training(hyper.network, epochs=1, precision="bfloat16")
-    train.evaluate(made.normalise(made.x_train), made.y_train, made, training, seeds=[0], device="cpu", engine="eager")
+    train.evaluate(made.normalise(made.x_train), made.y_train, made, training, seeds=[0], **how)
     assert seen == ["bfloat16", "float32", "bfloat16"]
-
-
-def test_tf32_is_not_compiled():
-    with pytest.raises(SpecError, match="not with compiled: use engine=captured"):
-        engine.prepare(torch.nn.Linear(2, 2), "compiled", "tf32")
+    refused("tf32", "captured", call=lambda: prepare(torch.nn.Linear(2, 2), "compiled", "tf32"), error=SpecError)
 
 
 @compiles
@@ -158,15 +135,10 @@ def test_stopped_compiled_condensing_goes_on_to_the_same_bits(make_dataset, tmp_
     hyper = Condensation(2, ConvNet(width=4, depth=1), outer_steps=3, inner_steps=2, network_epochs=2, real_batch=6).resolve()
     unbroken = condense.condense(made, hyper, **more)
     torch._dynamo.reset()
-    monkeypatch.setattr(resume, "CHECKPOINT_SECONDS", 0.0)
-    with pytest.raises(Interrupted):
-        condense.condense(made, hyper, checkpoint=tmp_path / "c", should_stop=(tmp_path / "c").exists, **more)
+    with pytest.raises(Interrupted, match="stopped after 1 of 3"):
+        condense.condense(made, hyper, checkpoint=tmp_path / "c", should_stop=stop_after(3), **more)
     torch._dynamo.reset()
-    resumed = []
-    on = condense.condense(made, hyper, checkpoint=tmp_path / "c", on_resume=lambda state: resumed.append(state.k), **more)
-    assert 0 < resumed[0] < 3
-    assert torch.equal(on.images, unbroken.images)
-    assert on.losses == unbroken.losses
+    assert same(condense.condense(made, hyper, checkpoint=tmp_path / "c", **more), unbroken)
 
 
 @compiles

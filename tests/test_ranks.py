@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 import torch
+from helpers import refused
 
 from dclib.core import condense, ranks
-from dclib.core.ranks import Ranks
 from dclib.errors import SpecError
 from dclib.results import CondensedSet
 from dclib.spec import Condensation, ConvNet
@@ -27,11 +27,7 @@ def test_the_shares_add_up_to_the_whole(made):
     torch.testing.assert_close(sum(g for _, g in shares), whole, rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(sum(loss for loss, _ in shares), loss, rtol=1e-12, atol=0)
     assert [[bool(g[c].any()) for c in range(3)] for _, g in shares] == [[True, False, True], [False, True, False]]
-
-
-def test_more_ranks_than_classes(made):
-    hyper = Condensation(1, ConvNet(width=4, depth=1), real_batch=6).resolve()
-    idle = condense.Condenser(made, hyper, 0, ranks=Ranks(3, 4)).inner
+    idle = condense.Condenser(made, hyper, 0, ranks=ranks.Ranks(3, 4)).inner  # of more ranks than classes
     idle.draw(0, 0)
     loss, gradient = idle.gradient()
     assert not loss
@@ -56,23 +52,26 @@ def test_two_processes_make_the_set_of_one(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["alone", "shared"]
 
 
-@pytest.mark.parametrize(
-    ("gpus", "device", "found"), [(0, "auto", "cpu"), (2, "cpu", "cpu"), (2, "auto", "cuda:1"), (2, "cuda", "cuda:1")]
-)
-def test_each_rank_takes_a_gpu_of_its_own(monkeypatch, gpus, device, found):
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    monkeypatch.setattr(torch.cuda, "set_device", lambda index: None)
-    assert ranks._own_device(device) == found
+@pytest.fixture
+def second(monkeypatch):
+    """Return a function that joins as the second of two ranks that `torchrun` started on a machine with so many GPUs."""
+
+    def second(gpus, device):
+        for name, value in {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1", "MASTER_ADDR": "localhost"}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+        monkeypatch.setattr(torch.cuda, "set_device", lambda index: None)
+        for name, value in {"init_process_group": None, "destroy_process_group": None, "get_rank": 1, "get_world_size": 2}.items():
+            monkeypatch.setattr(torch.distributed, name, lambda *_, value=value: value)
+        with ranks.joined(device) as (me, own):
+            return me.rank, me.count, own
+
+    return second
 
 
-@pytest.mark.parametrize(
-    ("device", "sentence"), [("cuda:0", "each takes a GPU of its own"), ("cuda", "rank 1 on this machine finds 1 GPUs")]
-)
-def test_ranks_that_would_share_a_gpu_are_refused(monkeypatch, device, sentence):
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(SpecError, match=sentence):
-        ranks._own_device(device)
+def test_each_rank_takes_a_gpu_of_its_own(second):
+    for gpus, device, own in ((0, "auto", "cpu"), (2, "cpu", "cpu"), (2, "auto", "cuda:1"), (2, "cuda", "cuda:1")):
+        assert second(gpus, device) == (1, 2, own)
+    refused("cuda:0", "2 ranks", call=second, error=SpecError, gpus=1, device="cuda:0")
+    refused("rank 1", "1 GPUs", call=second, error=SpecError, gpus=1, device="cuda")

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import torch
 import torch.nn.functional as F
+from helpers import assert_close, refused, stop_after
 
 from dclib.core import networks, reference, train
 from dclib.core.augment import augment
@@ -46,8 +47,7 @@ def test_training_equals_the_literal_loop(made, changes, part):
     assert len(losses) == hyper.epochs + 1
     assert losses[0] == pytest.approx(first, rel=1e-12 if len(x) <= hyper.batch else 0.1)
     assert ours.training
-    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+    assert_close(ours, theirs, 1e-12, 1e-12)
 
 
 @pytest.mark.parametrize(("augment", "epochs"), [("none", 301), ("crop+scale+rotate", 1001), ("noise", 1001)])
@@ -103,15 +103,14 @@ class Brightest(torch.nn.Module):
         return torch.stack((-pixel, 0.5 - pixel.abs(), pixel), 1)
 
 
-@pytest.mark.parametrize("right", [0, 1, 250, 349, 503])
-def test_accuracy_counts_exactly(right):
+def test_accuracy_counts_exactly():
     """503 test images, in two full batches and a third of three; the last ones are classified wrongly."""
-    y = torch.arange(503) % 3
-    shown = torch.where(torch.arange(503) < right, y, (y + 1) % 3)
-    pixels = torch.zeros(503, 1, 2, 2, dtype=torch.uint8)
-    pixels[:, 0, 0, 0] = torch.tensor([0, 127, 255], dtype=torch.uint8)[shown]
-    dataset = Dataset("told", pixels[:3], y[:3], pixels, y, (0.5,), (0.5,), ("a", "b", "c"))
-    assert train.accuracy(Brightest().train(), dataset) == 100 * right / 503
+    y, pixels = torch.arange(503) % 3, torch.zeros(503, 1, 2, 2, dtype=torch.uint8)
+    for right in (0, 1, 250, 349, 503):
+        shown = torch.where(torch.arange(503) < right, y, (y + 1) % 3)
+        pixels[:, 0, 0, 0] = torch.tensor([0, 127, 255], dtype=torch.uint8)[shown]
+        dataset = Dataset("told", pixels[:3], y[:3], pixels, y, (0.5,), (0.5,), ("a", "b", "c"))
+        assert train.accuracy(Brightest().train(), dataset) == 100 * right / 503
 
 
 # --- stage T as a whole
@@ -153,14 +152,14 @@ def test_what_can_be_learned_is_learned(make_dataset):
     assert min(evaluate(bright, Training(MLP(width=16), epochs=60, lr=0.1), [0, 1], part=slice(None))) > 90
 
 
-@pytest.mark.parametrize("shape", [(1, 4, 4), (3, 8, 8), (1, 8, 4)])
-def test_images_of_another_shape_are_refused(made, shape):
-    with pytest.raises(DataError, match=rf"shape \({shape[0]}, {shape[1]}, {shape[2]}\) and those of made \(1, 8, 8\)"):
-        train.evaluate(torch.zeros(1, *shape), torch.zeros(1, dtype=torch.long), made, Training(THIN), seeds=[0], device="cpu")
+def test_images_of_another_shape_are_refused(made):
+    for shape in ((1, 4, 4), (3, 8, 8), (1, 8, 4)):
+        given = dict(images=torch.zeros(1, *shape), labels=torch.zeros(1, dtype=torch.long), dataset=made, hyper=Training(THIN))
+        refused(shape, (1, 8, 8), call=train.evaluate, error=DataError, seeds=[0], device="cpu", **given)
 
 
 def test_told_to_stop_it_stops_before_the_next_epoch(one_lane, made):
-    asked = []
-    with pytest.raises(Interrupted, match="finished networks are recorded"):
-        evaluate(made, Training(THIN, epochs=5), [0, 1], should_stop=lambda: asked.append(1) or len(asked) > 8)
-    assert len(asked) == 9  # six epochs of the first network, two of the second
+    told = []
+    with pytest.raises(Interrupted, match="finished networks are recorded"):  # six epochs of the first network, two of the second
+        evaluate(made, Training(THIN, epochs=5), [0, 1], should_stop=stop_after(8), on_network=lambda seed, *_: told.append(seed))
+    assert told == [0]
