@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -129,6 +130,64 @@ def made(make_dataset):
 
 
 @pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """Return the command, in an empty folder with records and data of its own: it gives exit status, output and complaints."""
+    from dclib.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DCLIB_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("DCLIB_DATA", str(tmp_path / "data"))
+    monkeypatch.delenv("DCLIB_DEBUG", raising=False)
+
+    def command(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main([str(a) for a in arguments])
+        return status, *capsys.readouterr()
+
+    return command
+
+
+@pytest.fixture(scope="session")
+def refused():
+    """Return a check that a command was refused: status 1, nothing on stdout, and one sentence that names what it must."""
+
+    def check(result: tuple[int, str, str], *parts: object) -> None:
+        status, out, err = result
+        assert (status, out) == (1, ""), err
+        assert [line[:7] for line in err.splitlines() if "warning" not in line] == ["dclib: "], err
+        assert not [part for part in parts if str(part) not in err], err
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def save_own():
+    """Return a function that writes data of one's own, an .npz of three classes of ten random images, from a seed."""
+
+    def save(path: Path, seed: int = 0) -> None:
+        draw, y = np.random.default_rng(seed), np.repeat(np.arange(3), 10)
+        x = draw.integers(0, 256, (30, 8, 8), dtype=np.uint8)
+        path.parent.mkdir(exist_ok=True)
+        np.savez(path, x_train=x, y_train=y, x_test=x, y_test=y)
+
+    return save
+
+
+@pytest.fixture
+def own(save_own, tmp_path, monkeypatch) -> Dataset:
+    """Data of one's own that is called `made`: three classes of ten random images."""
+    monkeypatch.setenv("DCLIB_DATA", str(tmp_path / "data"))
+    save_own(tmp_path / "data" / "made.npz")
+    return loading.load("made")
+
+
+@pytest.fixture(scope="session")
+def new_runner():
+    """Return a function that makes what does runs, with the records of a folder, as a process of its own would."""
+    return lambda folder, preset="smoke": run.Runner(Store(folder), preset, device="cpu", engine="eager")
+
+
+@pytest.fixture
 def dataset(make_dataset, monkeypatch):
     """Three classes of ten images, which every run loads, whatever it asks for."""
     found = make_dataset(10, 10, 10)
@@ -138,9 +197,9 @@ def dataset(make_dataset, monkeypatch):
 
 
 @pytest.fixture
-def runner(dataset, tmp_path):
+def runner(dataset, tmp_path, new_runner):
     """Does runs on these images and records them in a new folder."""
-    return run.Runner(Store(tmp_path), "smoke", device="cpu", engine="eager")
+    return new_runner(tmp_path)
 
 
 @pytest.fixture

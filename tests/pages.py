@@ -8,12 +8,13 @@ from typing import Any
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 
 
-def shown(name: str, *cells: str, **given: Any) -> dict[str, Any]:
+def shown(name: str, *cells: str, leave_out: str = "", **given: Any) -> dict[str, Any]:
     """What each code cell of a page ends with, by the cell's id; a numbered table as its rows without the head.
 
     Args:
         name: of the page.
         cells: run only these, after the parameters.
+        leave_out: not those with this word in them.
         given: parameters, and names that cells which are not run would have made.
     """
     found, namespace = {}, {}
@@ -21,7 +22,10 @@ def shown(name: str, *cells: str, **given: Any) -> dict[str, Any]:
         declares = "parameters" in cell["metadata"].get("tags", [])
         if cell["cell_type"] != "code" or (cells and not declares and cell["id"] not in cells):
             continue
-        body = ast.parse("".join(cell["source"])).body
+        source = "".join(cell["source"])
+        if leave_out and leave_out in source:
+            continue
+        body = ast.parse(source).body
         last = body.pop() if isinstance(body[-1], ast.Expr) else None
         exec(compile(ast.Module(body, []), cell["id"], "exec"), namespace)
         if declares:

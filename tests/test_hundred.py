@@ -4,21 +4,19 @@ import numpy as np
 import pytest
 
 from dclib import report
-from dclib.cli.main import main
-from dclib.errors import DataError
 from dclib.reproduce import reproduce
 from dclib.results import CondensedSet, Store
 from dclib.spec import Network, WholeTraining
 
 CLASSES, EACH = 100, 4
-NETWORKS = "random herding k-center forgetting ConvNet:width=4,depth=2 whole"
 THIN = "ConvNet:width=4,depth=2"
+METHODS = ("random", "herding", "k-center", "forgetting")
 
 
-@pytest.fixture(scope="module")
-def hundred(tmp_path_factory):
+@pytest.fixture
+def hundred(tmp_path):
     """The path of an .npz with four training images of each of a hundred classes, told apart by one bright pixel."""
-    draw, path = np.random.default_rng(0), tmp_path_factory.mktemp("data") / "hundred.npz"
+    draw, path = np.random.default_rng(0), tmp_path / "hundred.npz"
 
     def images(each):
         y = np.arange(CLASSES).repeat(each)
@@ -28,26 +26,22 @@ def hundred(tmp_path_factory):
 
     (x_train, y_train), (x_test, y_test) = images(EACH), images(2)
     np.savez(path, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
-    return path
+    return str(path)
 
 
-@pytest.fixture(autouse=True)
-def results(tmp_path, monkeypatch):
-    monkeypatch.setenv("DCLIB_RESULTS", str(tmp_path / "results"))
-    return tmp_path / "results"
-
-
-def test_a_table_of_a_hundred_classes(hundred, shorten_smoke, monkeypatch):
+@pytest.mark.slow
+def test_a_table_of_a_hundred_classes(hundred, command, shorten_smoke, monkeypatch):
     thin = lambda cell, seed: WholeTraining(cell.dataset, Network.parse(THIN).resolve("train"), epochs=1, seed=seed)  # noqa: E731
     shorten_smoke(monkeypatch, 1, random_sets=2, whole=thin)
-    rows = reproduce("cifar100", preset="smoke", datasets=str(hundred), ipc="1 2", networks=NETWORKS, test_networks=THIN)
+    given = dict(preset="smoke", datasets=hundred, ipc="1 2", test_networks=THIN)
+    rows = reproduce("cifar100", networks=[*METHODS, THIN, "whole"], **given)
     assert len(rows[["ipc", "network"]].drop_duplicates()) == 2 * 5 + 1
     assert rows.sets.all()
     assert rows.paper.isna().all(), "the paper's numbers are CIFAR100's alone"
     records = {r["key"]: r for found in Store().records.values() for r in found}
     chosen = {(r["run"]["hyper"]["ipc"], r["run"]["method"]): r for r in records.values() if r["kind"] == "MakeSet"}
     for ipc in (1, 2):
-        for method in ("random", "herding", "k-center", "forgetting"):
+        for method in METHODS:
             indices = chosen[ipc, method]["indices"]
             assert [i // EACH for found in indices for i in found] == np.arange(CLASSES).repeat(ipc).tolist()
             assert len({i for found in indices for i in found}) == ipc * CLASSES
@@ -55,20 +49,11 @@ def test_a_table_of_a_hundred_classes(hundred, shorten_smoke, monkeypatch):
         assert made.images.shape == (ipc * CLASSES, 1, 12, 12)
         assert made.labels.tolist() == np.arange(CLASSES).repeat(ipc).tolist()
     assert chosen[1, "herding"]["indices"] == chosen[1, "k-center"]["indices"]
-    table = report.comparison_table(rows, "x", "tab-x")
-    assert table._repr_markdown_().count("href") == len(rows)
+    assert report.comparison_table(rows, "x", "tab-x")._repr_markdown_().count("href") == len(rows)
 
 
-@pytest.mark.parametrize("method", ["random", "herding", "ors"])
-def test_more_images_than_a_class_has_are_refused_before_anything_is_trained(hundred, results, method):
-    sentence = rf"^class '0' of hundred has {EACH} images, fewer than the 5 asked for: lower ipc$"
-    with pytest.raises(DataError, match=sentence):
-        reproduce("cifar100", preset="smoke", datasets=str(hundred), ipc=5, networks=method, test_networks=THIN)
-    assert not list(results.rglob("*.jsonl"))
-    assert not list(results.rglob("*.safetensors"))
-
-
-def test_and_on_the_command_line_with_one_sentence(hundred, capsys):
-    command = ["run", "cifar100", "--datasets", str(hundred), "--ipc", "5", "--networks", "k-center", "--test-networks", "MLP"]
-    assert main(command) == 1
-    assert capsys.readouterr().err == f"dclib: class '0' of hundred has {EACH} images, fewer than the 5 asked for: lower ipc\n"
+def test_more_images_than_a_class_has_are_refused_before_anything_is_trained(hundred, command, refused, tmp_path):
+    for method in ("random", "herding", "ors"):
+        request = ["run", "cifar100", "--datasets", hundred, "--ipc", "5", "--networks", method, "--test-networks", "MLP"]
+        refused(command(*request), f"class '0' of hundred has {EACH} images, fewer than the 5 asked for: lower ipc")
+    assert not [*tmp_path.rglob("*.jsonl"), *tmp_path.rglob("*.safetensors")]

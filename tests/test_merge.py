@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from dclib.cli.main import main
 from dclib.core.checkpoint import load_tensors, save_tensors
 from dclib.errors import FileError
 from dclib.results import CondensedSet, Store
@@ -91,28 +90,20 @@ def test_all_that_is_new_comes_and_a_second_time_changes_nothing(here, there):
     assert content(here) == untouched
 
 
-def test_networks_add_up(here, there):
-    for store in (here, there):
-        add_set(store)
-    add_networks(here, {0: 90.0})
-    add_networks(there, {0: 90.0, 1: 91.0}, started="2026-01-03")
-    found = merged(here, there)
-    assert (found.networks, found.sets, found.alike, found.differences) == (1, 0, 2, [])
-    assert Store(here.root).accuracies(RUN.key) == {0: 90.0, 1: 91.0}
-
-
-@pytest.mark.parametrize(("started", "counts", "value"), [("2026-01-03", "here", 90.0), ("2026-01-01", "in {}", 89.5)])
-def test_of_two_accuracies_the_older_counts_and_both_are_told(here, there, started, counts, value):
+@pytest.mark.parametrize(("started", "where", "value"), [("2026-01-03", "here", 90.0), ("2026-01-01", "in {}", 89.5)])
+def test_networks_add_up_and_of_two_accuracies_the_older_counts_and_both_are_told(here, there, command, started, where, value):
     add_networks(here, {0: 90.0}, started="2026-01-02")
-    add_networks(there, {0: 89.5}, started=started)
-    sentence = f"{WORDS}, network 0: 90 % here and 89.5 % in {there.root}; the older counts, that {counts.format(there.root)}"
-    assert merged(here, there).differences == [sentence]
-    assert here.accuracies(RUN.key) == Store(here.root).accuracies(RUN.key) == {0: value}
+    add_networks(there, {0: 89.5, 1: 91.25}, started=started)
+    told = f"{WORDS}, network 0: 90 % here and 89.5 % in {there.root}; the older counts, that {where.format(there.root)}"
+    status, out, err = command("merge", there.root, "--results", here.root)
+    assert (status, out.splitlines()[0], err) == (0, told, "")
+    assert out.splitlines()[1].startswith("1 network, 0 sets and 0 checkpoints are new")
+    assert Store(here.root).accuracies(RUN.key) == {0: value, 1: 91.25}
     before = content(here)
     merged(Store(here.root), there)
     assert content(here) == before
     merged(there, here)
-    assert Store(there.root).accuracies(RUN.key) == {0: value}, "whichever way they are merged"
+    assert Store(there.root).accuracies(RUN.key) == {0: value, 1: 91.25}, "whichever way they are merged"
 
 
 def test_a_set_that_is_here_stays_and_a_differing_one_is_told(here, there):
@@ -125,22 +116,18 @@ def test_a_set_that_is_here_stays_and_a_differing_one_is_told(here, there):
     assert (content(here), found.refused) == (before, [])
 
 
-def test_a_file_comes_for_a_set_recorded_by_its_hash_alone(here, there):
+def test_a_file_comes_for_a_set_recorded_by_its_hash_alone_and_not_where_none_is_recorded(here, there):
     add_set(here, file=False)
     add_set(there)
-    merged(here, there)
+    other = there.set_path("paper", "0" * 16)
+    a_set(key="0" * 16).save(other)
+    assert merged(here, there).differences == [f"{other} is left out: its run is not recorded"]
     assert (CondensedSet.load(here.find_set(SET.key)).images == a_set().images).all()
     assert len(Store(here.root).records[SET.key]) == 1
+    assert here.find_set("0" * 16) is None
 
 
-def test_a_set_whose_run_is_not_recorded_is_left_and_told(here, there):
-    add_networks(there, {0: 90.0})
-    a_set().save(there.set_path("paper", SET.key))
-    assert merged(here, there).differences == [f"{there.find_set(SET.key)} is left out: its run is not recorded"]
-    assert here.find_set(SET.key) is None
-
-
-def test_a_damaged_set_is_named_and_the_rest_comes(here, there, capsys):
+def test_a_damaged_set_is_named_and_the_rest_comes(here, there, command):
     add_set(there)
     other = dataclasses.replace(SET, seed=1)
     add_set(there, other)
@@ -148,14 +135,13 @@ def test_a_damaged_set_is_named_and_the_rest_comes(here, there, capsys):
     path = there.find_set(SET.key)
     whole = path.read_bytes()
     path.write_bytes(whole[:-40] + b"\0" * 40)
-    assert main(["merge", str(there.root), "--results", str(here.root)]) == 1
-    out, err = capsys.readouterr()
-    assert out == "1 network, 2 sets and 0 checkpoints are new; 0 were here already\n"
+    status, out, err = command("merge", there.root, "--results", here.root)
+    assert (status, out) == (1, "1 network, 2 sets and 0 checkpoints are new; 0 were here already\n")
     assert err == f"dclib: {path} is a damaged set and is left out: fetch it again, or make it again there\n"
     assert here.find_set(SET.key) is None
     assert here.find_set(other.key) is not None
     path.write_bytes(whole)
-    assert main(["merge", str(there.root), "--results", str(here.root)]) == 0
+    assert command("merge", there.root, "--results", here.root)[0] == 0
     assert content(here) == content(there)
 
 
@@ -197,6 +183,15 @@ def test_checkpoints_come_where_the_run_is_not_finished_and_theirs_is_further(he
     assert merged(Store(here.root), there).checkpoints == 0
 
 
+def test_the_state_of_a_training_under_way_comes_where_it_is_further(here, there):
+    add_whole(here, [80.0], record=False)
+    add_whole(there, [80.0, 85.0], record=False)
+    assert merged(here, there).checkpoints == 1
+    assert content(here) == content(there)
+    assert not here.has(WHOLE)
+    assert merged(here, there).checkpoints == 0
+
+
 def test_a_training_on_the_whole_set_comes_with_its_state_and_the_sets_chosen_with_it(here, there):
     chosen = MakeSet("digits", "herding", 0, Condensation(), whole=WHOLE)
     add_whole(there, [80.0, 85.0, 90.0])
@@ -213,15 +208,6 @@ def test_a_training_on_the_whole_set_comes_with_its_state_and_the_sets_chosen_wi
     assert (found.networks, found.sets, found.checkpoints, found.alike) == (0, 0, 0, 2)
 
 
-def test_the_state_of_a_training_under_way_comes_where_it_is_further(here, there):
-    add_whole(here, [80.0], record=False)
-    add_whole(there, [80.0, 85.0], record=False)
-    assert merged(here, there).checkpoints == 1
-    assert content(here) == content(there)
-    assert not here.has(WHOLE)
-    assert merged(here, there).checkpoints == 0
-
-
 def test_the_state_of_another_training_than_the_recorded_one_is_left_and_told(here, there):
     add_whole(here, [80.0, 85.0, 90.0], started="2026-01-01")
     path = here.whole_path("paper", WHOLE.key)
@@ -233,11 +219,6 @@ def test_the_state_of_another_training_than_the_recorded_one_is_left_and_told(he
         f"{there.whole_path('paper', WHOLE.key)} is left out: it is not the state of the training that is recorded here",
     ]
     assert not path.exists()
-
-
-def test_only_a_checkpoint_is_a_result_too(here, there):
-    add_checkpoint(there, 3)
-    assert merged(here, there).checkpoints == 1
 
 
 def test_a_torn_last_line_is_left_out_with_a_warning(here, there):
@@ -271,17 +252,3 @@ def test_what_is_no_results_folder_is_refused_before_anything_is_written(here, t
         assert "\n" not in str(caught.value)
         assert name in str(caught.value)
         assert content(here) == {}
-
-
-def test_the_command_says_what_differs_and_what_came(here, there, capsys):
-    add_networks(here, {0: 90.0})
-    add_networks(there, {0: 89.5, 1: 91.25}, started="2026-01-03")
-    assert main(["merge", str(there.root), "--results", str(here.root)]) == 0
-    out, err = capsys.readouterr()
-    assert out.splitlines() == [
-        f"{WORDS}, network 0: 90 % here and 89.5 % in {there.root}; the older counts, that here",
-        "1 network, 0 sets and 0 checkpoints are new; 0 were here already",
-    ]
-    assert err == ""
-    assert main(["merge"]) == 2
-    assert "DIR" in capsys.readouterr().err

@@ -70,7 +70,8 @@ def tagged(path, tag):
 
 
 @each
-def test_it_opens_with_a_title_and_its_answer_and_ends_with_the_command(path):
+def test_it_is_laid_out_as_all_are(path):
+    """A title, the answer in bold, parameters with a comment each, tables kept and no other output, the command at the end."""
     first, last = cells(path)[0].source, cells(path)[-1].source
     assert re.match(r"# .+\n\n\*\*.+\*\*", first), "a title, then the answer in bold"
     assert "{cite:t}`zhao2021dataset`" in "".join(cell.source for cell in cells(path))
@@ -78,20 +79,11 @@ def test_it_opens_with_a_title_and_its_answer_and_ends_with_the_command(path):
     for name, preset in re.findall(r"dclib run (\w+) --preset (\w+)", last):
         assert name == path.stem or (path.stem, name) == ("speed", "precision")
         assert preset in experiments.PRESETS
-
-
-@each
-def test_its_parameters_come_first_each_with_a_comment(path):
-    (cell,) = tagged(path, "parameters")
-    assert cell is code(path)[0]
-    names = re.findall(r"^(\w+) = ", cell.source, re.M)
-    assert names[:3] == ["preset", "recompute", "device"]
-    assert 'preset = "best"' in cell.source
-    assert not re.search(r"^(?!#).*\n(?!#|recompute|device)\w+ = ", cell.source, re.M), "a comment before each parameter"
-
-
-@each
-def test_it_keeps_its_tables_and_no_other_output(path):
+    (parameters,) = tagged(path, "parameters")
+    assert parameters is code(path)[0]
+    assert re.findall(r"^(\w+) = ", parameters.source, re.M)[:3] == ["preset", "recompute", "device"]
+    assert 'preset = "best"' in parameters.source
+    assert not re.search(r"^(?!#).*\n(?!#|recompute|device)\w+ = ", parameters.source, re.M), "a comment before each parameter"
     kept = tagged(path, "keep_output")
     assert kept
     for cell in kept:

@@ -71,7 +71,12 @@ def test_a_run_that_another_table_recorded_fills_every_cell_that_it_answers(stor
     record(store, only(CORESETS, CPU, dataset="cifar10", ipc=10, network="ConvNet").runs([0])[0], 39.0, 40.0, 41.0)
     record(store, only(CROSS_ARCH, CPU, network="VGG11", test_network="VGG11").runs([0])[0], 60.0)
     record(store, only(CORESETS, CPU, dataset="cifar10", network="whole").runs([0])[0], 82.0)
-    t8 = results.table("more_baselines", store=store)
+    guided = only(CORESETS, CPU, dataset="mnist", network="herding", ipc=1).runs()[0]
+    record(store, guided.set.whole, 99.2)
+    record(store, guided, 88.0, 89.0)
+    (row,) = results.table("coresets", "cpu", store, dataset="mnist", network="herding", ipc=1).itertuples()
+    assert [r["key"] for r in row.records] == [guided.set.whole.key, guided.key, guided.key], "the training that guides is one"
+    t8 = results.table("more_baselines", store=store, dataset="cifar10")
     assert t8[t8.sets > 0][["preset", "ours", "complete"]].values.tolist() == [["cpu", 40.0, True]]
     (bound,) = results.table("images_per_class", store=store, dataset="cifar10", network="whole").itertuples()
     assert (bound.ours, bound.planned_sets, bound.planned_networks, bound.complete) == (82.0, 1, 1, True)
@@ -95,14 +100,6 @@ def test_a_cell_is_at_the_preset_whose_number_of_sets_and_networks_it_has(store)
         record(store, run, *map(float, range(20)))
     (full,) = results.table("coresets", store=store, **place).itertuples()
     assert (full.preset, full.complete) == ("paper", True)
-
-
-def test_the_records_behind_a_guided_choice_have_the_training_that_guides_it(store):
-    (run,) = only(CORESETS, CPU, dataset="mnist", network="herding", ipc=1).runs()
-    record(store, run.set.whole, 99.2)
-    record(store, run, 88.0, 89.0)
-    (row,) = results.table("coresets", "cpu", store, dataset="mnist", network="herding", ipc=1).itertuples()
-    assert [r["key"] for r in row.records] == [run.set.whole.key, run.key, run.key]
 
 
 def test_optimal_random_selection_keeps_the_best_once_all_are_there(store):
@@ -153,15 +150,12 @@ def test_the_standard_error(sets, error, standard_error):
 # --- axes and names
 
 
-def test_networks_that_differ_in_one_option_are_named_by_it():
+def test_networks_that_differ_in_one_option_are_named_by_it_and_the_diagonal_is_no_axis():
     norms = {"ConvNet:norm=none": "none", "ConvNet:norm=batch": "batch", "ConvNet": "instance"}
     assert labels(frame(*(cell(network=name) for name in norms)), "network") == norms
     for two in (["ConvNet:width=8", "ConvNet:depth=2"], ["random", "ConvNet"]):
         found = labels(frame(*(cell(network=name) for name in two)), "network")
         assert list(found.values()) == [name.replace("random", "random real images") for name in two]
-
-
-def test_on_the_diagonal_the_trained_network_is_no_axis():
     pairs = [cell(network=n, test_network=n, variant=v) for n in ("MLP", "LeNet") for v in ("", "distance=cosine")]
     assert varying(frame(*pairs)) == ["network", "variant"]
     assert varying(frame(*pairs, cell(network="MLP", test_network="LeNet"))) == ["network", "test_network", "variant"]

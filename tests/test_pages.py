@@ -1,28 +1,43 @@
-"""The pages `speed`, `distillation` (Table T11) and `datasets` on made-up measurements and data: what they tabulate and draw."""
+"""Pages run without a kernel on made-up measurements, data and no records: what they tabulate and draw, what they refuse."""
 
 import json
 
 import numpy as np
 import pytest
 from pages import shown
+from PIL import Image
 
+import dclib
 from dclib import report
 from dclib.data.sources import KNOWN
-from dclib.errors import SpecError
+from dclib.errors import DataError, SpecError
 from dclib.experiments.paper import TABLE_T1
 
 ABOUT = {"machine": "a machine", "device": "cpu", "versions": {"torch": "2.14.1"}}
+TABLES = ["cross_arch", "condensed_images", "recipe", "ablation_depth", "ablation_distance", "ablation_loops", "choices"]
+LARGE = ["coresets", "images_per_class", "more_baselines", "cifar100"]
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def written(tmp_path, monkeypatch):
-    """Write lines to a file of measurements."""
+    """Write lines to a file of measurements, among results that hold nothing else."""
     monkeypatch.setenv("DCLIB_RESULTS", str(tmp_path))
+    monkeypatch.setenv("DCLIB_DATA", str(tmp_path))
 
     def write(name, *lines):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(ABOUT | line) + "\n" for line in lines))
 
     return write
+
+
+@pytest.mark.parametrize("name", [*TABLES, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)])
+def test_a_page_of_tables_without_records_shows_dashes_and_empty_figures(name):
+    values = shown(name, leave_out="tracking").values()  # which trains
+    pictures = [value for value in values if hasattr(value, "_repr_png_")]
+    assert pictures
+    assert all(picture._repr_png_().startswith(b"\x89PNG") for picture in pictures)
+    tables = [value for value in values if isinstance(value, list)]
+    assert any("—" in text for table in tables for row in table for text in row)
 
 
 # --- speed
@@ -58,31 +73,14 @@ def test_speed_tells_machines_apart(written):
     assert [line.get_xydata().tolist() for line in page["scaling"].figure.axes[0].lines] == [[[8, 2.0], [16, 2.0]]] * 2
 
 
-@pytest.mark.parametrize(
-    ("given", "place"), [({"preset": "cpu"}, "a machine"), ({"preset": "paper"}, "a GPU"), ({"device": "cuda"}, "a GPU")]
-)
-def test_speed_of_one_kind_of_device(written, given, place):
+@pytest.mark.parametrize(("given", "gflop"), [({"preset": "cpu"}, 100), ({"preset": "paper"}, 50), ({"device": "cuda"}, 50)])
+def test_speed_of_one_kind_of_device(written, given, gflop):
     profile = {"bench": "profile", "heavy": 0.5, "contestants": {"compiled": {"seconds": [4.0], "peak_mb": 1}}}
     written("speed", contest() | profile, contest(device="a GPU", case={"device": "cuda"}, gflop=50.0) | profile)
-    gflop = {"a machine": 100, "a GPU": 50}[place]
     floor = gflop / 50
     assert shown("speed", **given)["machines"] == [
         ["a case", "4000", "50", f"{1000 * floor:.0f}", f"{4 / floor:.2f}", f"{gflop:.1f}", f"{gflop / 4:.0f}"]
     ]
-
-
-def test_speed_without_records(written):
-    page = shown("speed")
-    assert page["table"] == [["—"] * 8]
-    assert all(page[name].render().startswith(b"\x89PNG") for name in ("ratios", "scaling"))
-
-
-@pytest.mark.parametrize(
-    "given", [{"datasets": "digits"}, {"recompute": True, "preset": "cpu"}, {"preset": "smok"}, {"device": "cpo"}, {"data": "x"}]
-)
-def test_speed_refuses_what_it_cannot_do(given):
-    with pytest.raises(SpecError):
-        shown("speed", **given)
 
 
 # --- memory
@@ -97,7 +95,7 @@ def memory_of(dataset="mnist", timed=True, **changes):
     return {"case": {"dataset": dataset}, "contestants": contestants} | changes
 
 
-def table_11(**more):
+def table_11():
     return shown("distillation", "table-11", "memory", report=report)
 
 
@@ -111,20 +109,16 @@ def test_memory_and_time_beside_the_papers(written):
     ]
     (panel,) = page["memory"].figure.axes
     assert sorted(list(line.get_xdata()) for line in panel.lines) == [[0, 50], [10, 30], [30]]
-
-
-def test_memory_without_times_on_two_devices(written):
     written("memory", memory_of(timed=False), memory_of("cifar10", device="a GPU"))
     rows = table_11()["table-11"]
     assert [row[0] for row in rows] == ["MNIST, cpu", "", "", "CIFAR10, a GPU", "", ""]
-    assert [row[5] for row in rows[:3]] == ["—", "—", ""]
-    assert [row[7] for row in rows[:3]] == ["—"] * 3
+    assert [(row[5], row[7]) for row in rows[:3]] == [("—", "—"), ("—", "—"), ("", "—")], "without times"
 
 
-def test_memory_without_records(written):
-    page = table_11()
-    assert page["table-11"] == [["—"] * 10]
-    assert page["memory"].render().startswith(b"\x89PNG")
+def test_measurements_that_are_not_there_are_dashes():
+    page = shown("speed") | table_11()
+    assert (page["table"], page["table-11"]) == ([["—"] * 8], [["—"] * 10])
+    assert all(page[name].render().startswith(b"\x89PNG") for name in ("ratios", "scaling", "memory"))
 
 
 # --- data sets
@@ -132,18 +126,71 @@ def test_memory_without_records(written):
 
 def test_datasets_that_are_not_here_have_their_row(monkeypatch, tmp_path):
     monkeypatch.setattr("dclib.data.sources.DEBIAN", tmp_path)
-    monkeypatch.setenv("DCLIB_DATA", str(tmp_path))
     page = shown("datasets")
     assert {row[0] for row in page["here"] if row[1:] == ["not here", *"————"]} == {report.title(n) for n in {*KNOWN} - {"digits"}}
     assert [[int(n.replace(",", "")) for n in row[3:]] for row in page["table"]][: len(TABLE_T1)] == [*map(list, TABLE_T1.values())]
     assert shown("datasets", preset="smoke")["here"] == [["digits", "embedded", "1 × 28 × 28", "1,000", "797", "—"]]
 
 
-def test_datasets_whose_counts_are_not_the_papers(monkeypatch, tmp_path):
-    monkeypatch.setenv("DCLIB_DATA", str(tmp_path))
+def test_datasets_whose_counts_are_not_the_papers(tmp_path):
     images = np.random.default_rng(0).integers(0, 256, (80, 16, 16), np.uint8)
     labels = np.arange(80) % 10
     np.savez(tmp_path / "usps.npz", x_train=images[:60], x_test=images[60:], y_train=labels[:60], y_test=labels[60:])
     page = shown("datasets", datasets="usps")
     assert page["here"] == [["USPS", "npz", "1 × 16 × 16", "60", "20", "-7,231, -1,987"]]
     assert page["figure"].render().startswith(b"\x89PNG")
+
+
+# --- a folder of one's own images
+
+
+def write(place, classes, channels=1):
+    """Classes of one and two images, each of another shape."""
+    rng = np.random.default_rng(0)
+    for split in ("train", "test"):
+        for c in range(classes):
+            (place / split / f"{c:03d}").mkdir(parents=True)
+            for i in range(1 + c % 2):
+                image = rng.integers(0, 256, (4 + i, 6, channels)).astype(np.uint8)
+                Image.fromarray(image[..., 0] if channels == 1 else image).save(place / split / f"{c:03d}" / f"{i}.png")
+
+
+@pytest.mark.parametrize(("classes", "channels"), [(2, 3), (200, 1)])
+def test_from_two_to_two_hundred_classes_grey_or_in_colour(classes, channels, tmp_path):
+    """Images of any shape, which need a size."""
+    write(tmp_path, classes, channels)
+    tiny, how = dclib.MLP(width=4, depth=1), dict(device="cpu", engine="eager")
+    small = dclib.condense(tmp_path, network=tiny, outer_steps=1, real_batch=2, image_size=8, **how)
+    assert small.images.shape == (classes, channels, 8, 8)
+    assert len(small.class_names) == classes
+    assert len(dclib.train(small, network=tiny, epochs=1, **how)) == 1
+    with pytest.raises(DataError, match="give an image size"):
+        dclib.load(tmp_path)
+
+
+def test_the_page_makes_an_uneven_folder_and_counts_it():
+    rows = shown("own_data", "329e65f3", "example", "585fc850")["585fc850"]
+    assert rows[1] == ["1-one", "16", "12"]
+    assert [row[1:] for row in rows] == [[str(12 + 4 * c), "12"] for c in range(10)]
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "words"),
+    [
+        ("speed", {"datasets": "digits"}, "no data sets"),
+        ("speed", {"recompute": True, "preset": "cpu"}, "bench"),
+        ("speed", {"preset": "smok"}, "smok"),
+        ("speed", {"device": "cpo"}, "cpo"),
+        ("own_data", {"images": "x"}, "images"),
+        ("own_data", {"ipc": 0}, "ipc must be a whole number of at least 1, not 0"),
+        ("own_data", {"image_size": -3}, "-3"),
+        ("own_data", {"folder": "/none/such"}, "there is no folder"),
+        ("own_data", {"preset": "big"}, "unknown preset 'big'"),
+    ],
+)
+def test_what_a_page_cannot_use_is_a_sentence(name, given, words):
+    with pytest.raises((SpecError, DataError), match=words):
+        shown(name, **given)

@@ -77,13 +77,11 @@ def test_the_card_leaves_out_what_a_correction_has_changed(store, tmp_path):
     """Networks whose coloured images were rotated by an older rule are recorded, and answer for nothing."""
     cell = dataclasses.replace(CELLS[0], dataset="cifar10", network="AlexCifarNet", test_network="AlexCifarNet")
     add(store, cell, (80.0,))
-    (run, *_) = cell.runs()
-    (record, *_) = store.records[run.key]
-    old = {**{name: value for name, value in record.items() if name != "preset"}, "key": "0" * 16, "accuracies": {"0": 70.0}}
-    store.add("paper", {**old, "run": {name: value for name, value in record["run"].items() if name != "mended"}})
+    (record, *_) = store.records[cell.runs()[0].key]
+    run = {name: value for name, value in record["run"].items() if name != "mended"}
+    store.add("paper", {**record, "key": "0" * 16, "accuracies": {"0": 70.0}, "run": run})
     card = (unpack(release(store, tmp_path), tmp_path / "x") / "CARD.md").read_text()
-    assert "80.00" in card
-    assert "70.00" not in card
+    assert ("80.00" in card, "70.00" in card) == (True, False)
 
 
 def test_the_cards_lines_read_a_set_without_dclib(store, tmp_path, monkeypatch):

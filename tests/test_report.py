@@ -8,11 +8,7 @@ from cells import cell, frame
 
 from dclib import experiments, report, results
 from dclib.experiments import RANDOM, ablations, paper
-from dclib.report.comparison import LISTED, anchor
-from dclib.report.sentences import KINDS, OPTIONS
-from dclib.report.tables import counts
 from dclib.results import Store
-from dclib.results.lines import FILES
 from dclib.support.console import whole, words
 
 
@@ -33,7 +29,6 @@ def test_matrix_table():
         cell([80.04], network="ConvNet", test_network="ConvNet", paper=(90.0, 1.0)),
         cell([85.0], [75.0], network=RANDOM, test_network="ConvNet"),
     )
-    random = "random real images (↓: worse than these)"
     assert lines(report.matrix_table(found)) == [
         ["condensed with", "", "ConvNet", "LeNet"],
         ["MLP", "ours", "91.0 ± 1.0", "—"],
@@ -45,7 +40,7 @@ def test_matrix_table():
         ["random real images", "ours", "80.0 ± 5.0", ""],
     ]
     lost = frame(cell([79.9], network="LeNet"), cell([80.0], network=RANDOM))
-    assert lines(report.matrix_table(lost)) == [["condensed with", "ConvNet"], ["LeNet", "79.9 ↓"], [random, "80.0"]]
+    assert [row[1] for row in lines(report.matrix_table(lost))[1:]] == ["79.9 ↓", "80.0"]
 
 
 def test_matrix_table_names_presets_where_they_differ_and_keeps_apart_what_differs_on_a_third_axis():
@@ -61,17 +56,16 @@ def test_list_table():
     found = frame(
         cell([90.0, 92.0], [90.0, 92.0], paper=(90.0, 1.0), planned=(2, 2)),
         cell([96.0, 98.0], paper=(90.0, 1.0), dataset="usps", planned=(2, 2)),
+        cell([1.0, 2.0], [3.0], dataset="digits"),
         cell(dataset="svhn10k"),
     )
-    assert report.list_table(found).splitlines() == [
-        "| data set             |       ours |      paper | difference | in std. errors | sets × networks | preset |",
-        "|----------------------|-----------:|-----------:|-----------:|---------------:|----------------:|-------:|",
-        "| MNIST                | 91.0 ± 1.0 | 90.0 ± 1.0 |       +1.0 |           +1.4 |           2 × 2 |    cpu |",
-        "| USPS                 | 97.0 ± 1.0 | 90.0 ± 1.0 |       +7.0 |              — |  1 × 2 of 2 × 2 |    cpu |",
-        "| SVHN-10k, a stand-in |          — |          — |          — |              — |               — |      — |",
+    assert lines(report.list_table(found)) == [
+        ["data set", "ours", "paper", "difference", "in std. errors", "sets × networks", "preset"],
+        ["MNIST", "91.0 ± 1.0", "90.0 ± 1.0", "+1.0", "+1.4", "2 × 2", "cpu"],
+        ["USPS", "97.0 ± 1.0", "90.0 ± 1.0", "+7.0", "—", "1 × 2 of 2 × 2", "cpu"],
+        ["digits", "2.0 ± 0.8", "—", "—", "—", "2, 3", "cpu"],
+        ["SVHN-10k, a stand-in", "—", "—", "—", "—", "—", "—"],
     ]
-    assert counts(cell([1.0, 2.0], [3.0])) == "2, 3"
-    assert counts(cell([1.0, 2.0], [3.0], planned=(2, 2))) == "2, 3 of 2, 4"
 
 
 def test_means_table_takes_only_columns_that_are_complete():
@@ -79,26 +73,21 @@ def test_means_table_takes_only_columns_that_are_complete():
     names = ["MLP", "LeNet", "ConvNet"]
     places = [(n, t, numbers[i][j]) for i, n in enumerate(names) for j, t in enumerate(names)]
     found = frame(*(cell(*([[a]] if a else []), network=n, test_network=t, paper=(a or 1.0, 1.0)) for n, t, a in places))
-    assert lines(report.means_table(found, "network", over="test_network")) == [
-        ["condensed with, mean over 2 of 3", "ours", "paper"],
-        ["ConvNet", "87.0", "87.0"],
-        ["LeNet", "86.0", "86.0"],
-        ["MLP", "85.0", "85.0"],
-    ]
-    by_trained = lines(report.means_table(found, "test_network", over="network"))
+    by_made, by_trained = (
+        lines(report.means_table(found, *axes)) for axes in (("network", "test_network"), ("test_network", "network"))
+    )
+    assert "mean over 2 of 3" in by_made[0][0]
+    assert by_made[1:] == [["ConvNet", "87.0", "87.0"], ["LeNet", "86.0", "86.0"], ["MLP", "85.0", "85.0"]]
     assert by_trained[1:] == [["ConvNet", "91.5", "91.5"], ["LeNet", "81.5", "81.5"], ["MLP", "70.0", "70.0"]]
 
 
-def test_a_numbered_table_is_a_directive_as_markdown_and_bare_as_text():
+def test_a_numbered_table_and_a_listing_are_directives_as_markdown_and_bare_as_text():
     shown = report.numbered_table("| a |\n|---|", "One\n line", "tab-a", ["note", ""])
     assert shown._repr_markdown_() == ":::{table} One line\n:name: tab-a\n\n| a |\n|---|\n:::\n\nnote"
     assert repr(shown) == "One line\n\n| a |\n|---|\n\nnote"
-
-
-def test_a_listing_is_the_functions_source():
-    shown = report.listing([report.budget, report.title], "Two", "code-a")
-    assert shown._repr_markdown_().startswith(":::{code-block} python\n:caption: Two\n:name: code-a\n\ndef budget(")
-    assert "def title(" in repr(shown)
+    listed = report.listing([report.budget, report.title], "Two", "code-a")
+    assert listed._repr_markdown_().startswith(":::{code-block} python\n:caption: Two\n:name: code-a\n\ndef budget(")
+    assert "def title(" in repr(listed)
 
 
 # --- the table whose numbers lead to their records
@@ -127,9 +116,7 @@ def test_a_comparison_has_ours_the_papers_the_difference_and_what_ours_rests_on(
     assert one[2] == "—<br>35.5 ± 5.6", "the paper's number never stands in our line"
     assert re.search(r'<span class="apart">−11.7 \(−\d+\.\d\)</span>', one[3]), "beyond two standard errors"
     assert one[4].split("<br>")[2] == "−0.6", "a single set has no spread that is known"
-    learned = '<a href="#records-mnist-10-ConvNet-ConvNet">96.0</a><br><small>cpu, 1 × 1</small>'
-    assert ten == ["MNIST, 10/class", "—", "", learned, ""]
-    assert repr(shown).startswith("One table. Each cell: ours, the paper's, ")
+    assert (ten[1], ten[2], ten[4]) == ("—", "", "")
     as_text = lines(repr(shown))
     assert as_text[1] == ["1", "k-center", "89.0 ± 1.0", "89.2 ± 1.6", "−0.2", "−0.2", "2 × 2", "cpu"]
     assert len(as_text) == 1 + len(ROWS)
@@ -137,17 +124,16 @@ def test_a_comparison_has_ours_the_papers_the_difference_and_what_ours_rests_on(
 
 def test_every_link_leads_to_the_records_of_its_cell():
     links = re.findall(r'href="#([^"]+)"', report.comparison_table(ROWS, "x", "tab-x")._repr_markdown_())
-    places = re.findall(r'id="([^"]+)"', report.records_list(ROWS))
-    assert links == places == [anchor(row) for row in ROWS.itertuples() if row.sets]
-    assert len(set(places)) == len(places)
-    assert lines(report.records_list(ROWS))[1] == [
-        f'<a id="{links[0]}"></a>MNIST, 1/class, k-center',
+    assert links == re.findall(r'id="([^"]+)"', report.records_list(ROWS))
+    assert len(set(links)) == len(links) == (ROWS.sets > 0).sum()
+    (first,) = [row for row in lines(report.records_list(ROWS)) if links[0] in row[0]]
+    assert first[1:] == [
         "`k-center-key-0`: 88.00, 90.00<br>`k-center-key-1`: 88.00, 90.00",
         "whole set `whole-key`<br>set `set-key`",
         "`cpu/whole.jsonl`<br>`paper/sets.jsonl`<br>`cpu/networks.jsonl`",
     ]
-    many = lines(report.records_list(frame(cell(*[[float(i)] for i in range(LISTED + 3)]))))[1][1]
-    assert (many.count("-key-"), many.endswith("<br>and 3 more")) == (LISTED, True)
+    many = lines(report.records_list(frame(cell(*[[float(i)] for i in range(100)]))))[1][1]
+    assert many.endswith(f"and {100 - many.count('-key-')} more")
     assert report.records_list(frame(cell())) == ""
 
 
@@ -156,10 +142,9 @@ def test_every_link_leads_to_the_records_of_its_cell():
 
 def test_budget():
     assert report.budget(frame(cell([1.0, 2.0], [3.0, 4.0]))) == "preset cpu; 2 sets × 2 networks for each number"
-    mixed = frame(cell([1.0]), cell([1.0, 2.0], [3.0], preset="paper", planned=(5, 1)), cell())
-    assert report.budget(mixed) == (
-        "presets paper and cpu; 1 to 2 sets × 1 to 2 networks for each number, of fewer than the preset has for 1 of 2"
-    )
+    mixed = report.budget(frame(cell([1.0]), cell([1.0, 2.0], [3.0], preset="paper", planned=(5, 1)), cell()))
+    for part in ("paper and cpu", "1 to 2 sets × 1 to 2 networks", "fewer than the preset has for 1 of 2"):
+        assert part in mixed
     assert report.budget(frame(cell())) == "nothing recorded yet"
 
 
@@ -167,12 +152,10 @@ def test_agreement_counts_names_the_farthest_and_compares_the_orders():
     numbers = {"MLP": 90.1, "ConvNet": 89.0, "LeNet": 80.0, "VGG11": 91.0}
     printed = dict(zip(numbers, (90.0, 90.2, 91.0, 92.0), strict=True))
     rows = [cell([a] * 20, [a] * 20, network=n, paper=(printed[n], 1.0)) for n, a in numbers.items()]
-    assert report.agreement_sentence(frame(*rows)) == (
-        "Within two standard errors of the paper's number: 1 of 4; median difference −1.1 points, largest −11.0 (LeNet); "
-        "Spearman's ρ of ours with the paper's 0.20."
-    )
+    said = report.agreement_sentence(frame(*rows))
+    assert re.findall(r"\d+ of \d+|[−+]?\d+\.\d+|LeNet", said) == ["1 of 4", "−1.1", "−11.0", "LeNet", "0.20"]
     single = frame(cell([96.0], paper=(90.0, 1.0)), cell([80.0], [80.0], paper=(90.0, 1.0)))
-    assert report.agreement_sentence(single).endswith("number: 0 of 1 (1 more rest on a single set).")
+    assert "0 of 1 (1 more" in report.agreement_sentence(single), "what rests on a single set is not compared"
     assert report.agreement_sentence(frame(cell([90.0]))) == ""
 
 
@@ -193,25 +176,23 @@ def trained(key, network=0, **other):
     return RECORD | dict(kind="TrainNetworks", key=key, started=started, accuracies={str(network): 90.0}) | other
 
 
-def test_cost_counts_each_record_once_and_a_course_by_its_longest_set():
+def test_cost_counts_each_record_once_and_a_course_by_its_longest_set_and_names_devices_and_changed_code():
     made = RECORD | dict(kind="MakeSet", key="s", started="2026-01-01T00:00:00Z", seconds=7200.0, peak_memory_mb=2000)
-    earlier = made | dict(key="e", seconds=3600.0)
-    for course, sets in (({}, "2 sets took 3.0 h"), ({"course": "c"}, "2 sets took 2.0 h")):
-        shared = [made | course, earlier | course]
+    gan = RECORD | dict(kind="TrainGan", key="g", started="2026-01-01T00:00:00Z", seconds=60.0)
+    for course, hours in (({}, "3.0 h"), ({"course": "c"}, "2.0 h")):
+        shared = [made | course, made | dict(key="e", seconds=3600.0) | course, gan]
         rows = frame(*(cell([90.0, 91.0], records=[*shared, trained(n), trained(n, 1)]) for n in "ab"))
-        assert report.cost_sentence(rows) == (
-            f"At preset cpu, {sets} and 4 trained networks took 2 min on a machine, 2 cores, with at most 2.0 GB of memory; "
-            "code at commit abcdef1."
-        )
-    assert report.cost_sentence(frame(cell())) == "No run behind this page is recorded yet."
-    assert KINDS.keys() == FILES.keys(), "every kind of record is told"
-
-
-def test_cost_names_devices_and_changed_code():
+        said = report.cost_sentence(rows)
+        for part in (f"2 sets took {hours}", "1 GAN took 60 s", "4 trained networks took 2 min", "2 cores", "2.0 GB", "abcdef1"):
+            assert part in said
     records = [trained("k", device="A GPU"), trained("k", 1, dirty=True, commit="1234567890ab")]
     text = report.cost_sentence(frame(cell([90.0, 91.0], records=records)))
-    assert "on A GPU (a machine, 2 cores) and a machine, 2 cores," in text
-    assert "commits abcdef1, 1234567 (partly with changes not committed)" in text
+    for part in ("A GPU (a machine, 2 cores) and a machine, 2 cores", "abcdef1, 1234567", "not committed"):
+        assert part in text
+
+
+OPTIONS = {"--datasets": "dataset", "--networks": "network", "--test-networks": "test_network", "--variants": "variant"}
+OPTIONS["--ipc"] = "ipc"
 
 
 def filled(rows, preset=""):
@@ -222,7 +203,7 @@ def filled(rows, preset=""):
         _, _, name, *options = shlex.split(command)
         given = dict(zip(options[::2], options[1::2], strict=True))
         budget = experiments.find_preset(given.pop("--preset"))
-        narrow = {axis: words([given[option]]) if option in given else None for axis, option in OPTIONS.items()}
+        narrow = {axis: words([given[option]]) if option in given else None for option, axis in OPTIONS.items()}
         narrow["ipc"] = whole(narrow["ipc"])
         grid = [c.place for c in experiments.find(name).cells(budget, **narrow)]
         found[budget.name] = [place for place in places if place in grid]
@@ -237,6 +218,7 @@ def filled(rows, preset=""):
         ("coresets", dict(network=("LeNet",), test_network=("LeNet",))),
         ("cross_arch", dict(network=("ConvNet:width=64",), test_network=("MLP", "LeNet"))),
         ("ablation_distance", dict(network=("MLP",), test_network=("MLP",), variant=("", "distance=cosine,image_lr=1"))),
+        ("ablation_loops", {}),
         ("more_baselines", {}),
         ("choices", {}),
         ("distillation", dict(dataset=("cifar10",))),
@@ -248,12 +230,6 @@ def test_the_commands_that_are_named_fill_every_missing_cell_with_the_narrowing_
     assert all(any(place in found for found in computed.values()) for place in places)
     assert ("--" in report.missing_sentence(rows).replace("--preset", "")) == bool(narrow)
     assert filled(rows, "smoke")[0] == {"smoke": places}
-
-
-def test_what_is_missing_is_counted_at_the_preset_that_fills_it(tmp_path):
-    text = report.missing_sentence(results.table("ablation_loops", store=Store(tmp_path)))
-    assert text == (
-        "96 of 96 cells are not recorded yet and stand as —: `dclib run ablation_loops --preset cpu` computes 8, "
-        "`dclib run ablation_loops --preset paper` computes 88."
-    )
-    assert report.missing_sentence(frame(cell([1.0]))) == ""
+    assert report.missing_sentence(rows).startswith(f"{len(rows)} of {len(rows)} ")
+    if name == "ablation_loops":
+        assert {preset: len(found) for preset, found in computed.items()} == {"cpu": 8, "paper": 96}

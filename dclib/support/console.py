@@ -39,6 +39,8 @@ def guarded(command: Callable[..., int | None], *given: Any, **options: Any) -> 
         return 130 if isinstance(error, Interrupted) else 1
     except UsageError as error:
         text = " ".join(error.format_message().split()).rstrip(".")
+        if wrong := getattr(error.__cause__, "errors", None):  # pydantic's, which typer tells without the value
+            text = text.replace("value for", f"value {wrong()[0]['input']!r} for", 1)
         say(f"{text[:1].lower()}{text[1:]} (`{error.ctx.command_path if error.ctx else 'dclib'} --help` explains it)")
         return 2
     except Exception as error:
