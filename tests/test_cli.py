@@ -360,7 +360,7 @@ def test_status_says_what_is_asked_and_what_is_there(command, tmp_path):
     with (tmp_path / "results" / "cpu" / "networks.jsonl").open("a") as file:
         file.write('{"key": "k1", "ki')
     with warnings.catch_warnings():
-        warnings.simplefilter("always")
+        warnings.simplefilter("default")  # as for a user
         status, out, err = command("status")
     assert status == 0
     assert all(f"{name} " in out for name in experiments.ALL)
