@@ -61,6 +61,9 @@ def reproduce(
     values = {options[option]: as_list(value) for option, value in narrow.items() if value is not None}
     if "ipc" in values:
         values["ipc"] = [_whole(value) for value in values["ipc"]]
+    for option, given in values.items():
+        if wrong := [value for value in given if option != "ipc" and not isinstance(value, str)]:
+            raise SpecError(f"{option} must be names, and {wrong[0]!r} is none")
     if names is not None:
         values["dataset"] = names
     look = partial(read, name, preset, **values)

@@ -114,7 +114,7 @@ def test_another_network_is_trained_at_the_rates_or_by_stage_t_as_runs_of_their_
     [
         (lambda: MakeSet("mnist", "distill"), "^method 'distill' needs a `distillation` of as many images per class$"),
         (lambda: dataclasses.replace(SET, hyper=Condensation(ipc=1)), "^method 'distill' needs a `distillation` of as many"),
-        (lambda: dataclasses.replace(SET, method="condense"), "^method 'condense' takes no `distillation`$"),
+        (lambda: dataclasses.replace(SET, method="condense"), "^method 'condense' takes no `distillation`: leave it out$"),
         (lambda: dataclasses.replace(REPLAY, way="rate"), "^unknown way 'rate': did you mean 'rates'"),
         (lambda: TrainNetworks(MakeSet("mnist"), way="rates"), "^only a distilled set has learned rates to train by$"),
         (lambda: DISTILLATION.cells(PAPER, ipc=1, test_network="MLP"), "no cell of distillation has ipc 1, test_network MLP"),

@@ -39,11 +39,11 @@ def test_the_papers_space_has_720_architectures_and_is_narrowed_by_its_options()
     options = dict(width=(32, 64, 128, 256), depth=(1, 2, 3, 4), norm=NORMS, activation=ACTIVATIONS, pooling=POOLINGS)
     for option, values in options.items():
         assert [sum(network[option] == v for network in found) for v in values] == [720 // len(values)] * len(values)
-    found = Space().networks("width=32,64 norm=instance")
+    found = Space().networks(["width=32,64", "norm=instance"])
     assert len(found) == 2 * 4 * 3 * 3
     assert {(n["width"], n["norm"]) for n in found} == {(32, "instance"), (64, "instance")}
     for narrow in ("width=48", "width=32,48", "width=32,depth=1", "width=32 width=64", "norm=", "norm=none,", "colour=red"):
-        refused("search space", narrow.partition("=")[0], call=Space().networks, error=SpecError, narrow=narrow)
+        refused("search space", narrow.partition("=")[0], call=Space().networks, error=SpecError, narrow=narrow.split(" "))
     for wrong in ({"depth": ()}, {"every": 0}):
         refused(*wrong, call=Space, error=SpecError, **wrong)
 
