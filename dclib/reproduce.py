@@ -59,11 +59,8 @@ def reproduce(
     options = {option: axis for option, axis in OPTIONS.items() if axis in experiment.narrowed_by}
     names = check_page(*options, preset=preset, recompute=recompute, device=device, **narrow)
     values = {options[option]: as_list(value) for option, value in narrow.items() if value is not None}
-    if "ipc" in values:
-        values["ipc"] = [_whole(value) for value in values["ipc"]]
-    for option, given in values.items():
-        if wrong := [value for value in given if option != "ipc" and not isinstance(value, str)]:
-            raise SpecError(f"{option} must be names, and {wrong[0]!r} is none")
+    for axis, given in values.items():
+        values[axis] = [_whole(value) if axis == "ipc" else _name(axis, value) for value in given]
     if names is not None:
         values["dataset"] = names
     look = partial(read, name, preset, **values)
@@ -191,6 +188,12 @@ def as_list(value: Given) -> list | None:
     if isinstance(value, str):
         return (value if ":" in value or "=" in value else value.replace(",", " ")).split()
     return list(value) if isinstance(value, list | tuple) else value if value is None else [value]
+
+
+def _name(axis: str, value: Given) -> str:
+    if not isinstance(value, str | int):
+        raise SpecError(f"{axis} must be names, and {value!r} is none")
+    return str(value)
 
 
 def _whole(value: Given) -> int:
