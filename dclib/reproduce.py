@@ -58,9 +58,8 @@ def reproduce(
     experiment = experiments.find(name)
     options = {option: axis for option, axis in OPTIONS.items() if axis in experiment.narrowed_by}
     names = check_page(*options, preset=preset, recompute=recompute, device=device, **narrow)
-    values = {options[option]: as_list(value) for option, value in narrow.items() if value is not None}
-    for axis, given in values.items():
-        values[axis] = [_whole(value) if axis == "ipc" else _name(axis, value) for value in given]
+    given = {option: as_list(value) for option, value in narrow.items() if value is not None and option != "datasets"}
+    values = {options[o]: [_whole(value) if o == "ipc" else _name(o, value) for value in some] for o, some in given.items()}
     if names is not None:
         values["dataset"] = names
     look = partial(read, name, preset, **values)
@@ -190,9 +189,9 @@ def as_list(value: Given) -> list | None:
     return list(value) if isinstance(value, list | tuple) else value if value is None else [value]
 
 
-def _name(axis: str, value: Given) -> str:
+def _name(option: str, value: Given) -> str:
     if not isinstance(value, str | int):
-        raise SpecError(f"{axis} must be names, and {value!r} is none")
+        raise SpecError(f"{option} must be names, and {value!r} is none")
     return str(value)
 
 

@@ -150,7 +150,9 @@ def status(
     from ..results import Store
 
     presets = [experiments.find_preset(preset)] if preset else list(experiments.PRESETS.values())
-    stores = {p.name: Store(results, preset=p.name) for p in presets}
+    found = {p.name: Store(results, preset=p.name) for p in presets}
+    read = {store.root: store for store in found.values()}  # presets that share a folder read it once
+    stores = {name: read[store.root] for name, store in found.items()}
     if experiment:
         asked = experiments.find(experiment)
         print(f"{asked.label}: {asked.question}")
@@ -158,7 +160,7 @@ def status(
     else:
         rows = [(e.name, e.label, *(_recorded(e, p, stores[p.name]) for p in presets)) for e in experiments.ALL.values()]
         print(table(("experiment", "in the paper", *(p.name for p in presets)), rows))
-    print(f"records: {', '.join(dict.fromkeys(str(store.root) for store in stores.values()))}")
+    print(f"records: {', '.join(map(str, read))}")
 
 
 def _recorded(experiment: Any, preset: Any, store: Any) -> str:
