@@ -14,8 +14,7 @@ from .tables import signed
 if TYPE_CHECKING:
     import pandas as pd
 
-OPTIONS = {"dataset": "--datasets", "ipc": "--ipc", "network": "--networks", "test_network": "--test-networks"}
-OPTIONS["variant"] = "--variants"
+FLAGS = {axis: f"--{option.replace('_', '-')}" for option, axis in experiments.OPTIONS.items() if axis in AXES}
 KINDS = {"WholeTraining": "training on a whole set", "TrainGan": "GAN", "MakeSet": "set", "TrainNetworks": "trained network"}
 KINDS |= {"LearnTasks": "run on all tasks", "TrainCandidate": "trained candidate"}
 Place = dict[str, Any]
@@ -85,11 +84,11 @@ def missing_sentence(cells: "pd.DataFrame", preset: str = "") -> str:
 def _command(name: str, preset: str, cells: "pd.DataFrame", wanted: Sequence[Place], grid: Sequence[Place]) -> str:
     """The command that computes these cells at a preset: an axis is narrowed where the page's is, or where they leave the grid."""
     words = ["dclib", "run", name, "--preset", preset]
-    for axis, option in OPTIONS.items():
+    for axis, flag in FLAGS.items():
         page, known = set(cells[axis]), {place[axis] for place in grid}
         values = list(dict.fromkeys(place[axis] for place in wanted))
         if not page >= known or not known >= set(values):
-            words += [option, " ".join(str(value) or "default" for value in values)]
+            words += [flag, " ".join(str(value) or "default" for value in values)]
     return shlex.join(words)
 
 
@@ -121,7 +120,7 @@ def _cost(preset: str, found: Sequence[dict[str, Any]]) -> str:
 
 
 def _spent(records: Sequence[dict[str, Any]]) -> float:
-    """Seconds behind records; of the sets on one course the longest counts, for it went on from the others."""
+    """Seconds behind records. Of sets that share a trajectory only the longest counts, because it continued from the others."""
     longest: dict[str, float] = {}
     for r in records:
         course = r.get("course", id(r))

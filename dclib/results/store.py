@@ -112,7 +112,7 @@ class Store:
         return [j for j in range(run.networks) if j not in recorded]
 
     def incomplete(self, cells: Sequence[Any]) -> list[Any]:
-        """Those cells of a table, or cases of a study, of which a network is not recorded."""
+        """Those cells of which a network is not recorded."""
         return [cell for cell in cells if any(self.missing(run) for run in cell.runs())]
 
     def set_path(self, preset: str, key: str) -> Path:
