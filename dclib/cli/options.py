@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ..spec import FAMILIES
 from ..spec.checks import declared
+from ..spec.runs import NETWORK
 
 SHORT = {"outer_steps": "-K", "inner_steps": "-T"}
 
@@ -57,7 +57,7 @@ DATASET = "a name, an .npz file or a folder of images, which lie on white where 
 DataSet = Annotated[str, typer.Argument(metavar="DATASET", help=DATASET)]
 Output = Annotated[Path, option("the set's file", "--output", "-o")]
 Picture = Annotated[Path | None, option("a picture  [default: SET.png]", "--output", "-o")]
-Network_ = Annotated[str, option(f"with its options, as ConvNet:width=64,norm=batch; one of {', '.join(FAMILIES)}")]
+Network_ = Annotated[str, option(NETWORK)]
 Seed = Annotated[int, option("0, 1, …: another seed, another result")]
 Device = Annotated[str, option("auto, cpu, cuda or cuda:1")]
 Engine = Annotated[str, option("auto, eager, compiled or captured (CUDA graphs): how it is computed, not what")]
