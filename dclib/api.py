@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import SpecError
-from .spec import Condensation, MakeSet, Network, variants
+from .spec import Condensation, MakeSet, variants
 
 if TYPE_CHECKING:
     from .data.dataset import Dataset
@@ -48,9 +48,9 @@ def condense(
     name, data = _named(dataset, image_size)
     hyper = hyper.resolve() if hyper else variants.recipe(recipe, **given)
     run = MakeSet(name, "condense", seed, hyper, image_size, storage=storage)
-    from .run.sets import condense_set
+    from .run.sets import make_set
 
-    return condense_set(run, dataset=data, device=device, engine=engine)
+    return make_set(run, dataset=data, device=device, engine=engine)
 
 
 def train(
@@ -118,11 +118,11 @@ def select(
     Raises:
         DclibError: an unknown method, a number out of its range, or data that cannot be loaded.
     """
-    from .run.selecting import select_set, selection
-
     name, data = _named(dataset, image_size)
-    run = selection(name, method, ipc, network and Network.parse(network), epochs, seed, image_size)
-    return select_set(run, dataset=data, device=device, engine=engine)
+    run = variants.selection(name, method, ipc, network, epochs, seed, image_size)
+    from .run.sets import make_set
+
+    return make_set(run, dataset=data, device=device, engine=engine)
 
 
 def _named(dataset: "str | Path | Dataset", image_size: int) -> "tuple[str, Dataset | None]":

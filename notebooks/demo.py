@@ -47,7 +47,7 @@ def emerging() -> report.Picture:
         if state.k in FRAMES:
             rows["learned" if state.k == FRAMES[-1] else f"step {state.k}"] = sets.as_set(state.images, digits, run)
 
-    made = sets.condense_set(run, dataset=digits, looks=[keep], about={"started": now()})
+    made = sets.make_set(run, dataset=digits, looks=[keep], about={"started": now()})
     made.save(Store(preset="smoke").set_path("smoke", run.key))
     rows["real"] = sets.as_set(sets.choose_at_random(MakeSet("digits", "random"), digits), digits, run)
     return report.image_rows(rows)

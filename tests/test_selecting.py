@@ -7,8 +7,9 @@ import dclib
 from dclib.errors import DataError, Interrupted, SpecError
 from dclib.methods import coresets, full_training
 from dclib.results import CondensedSet
-from dclib.run.selecting import select_set, selection
+from dclib.run.sets import make_set
 from dclib.spec import LeNet, Network, OwnNetwork
+from dclib.spec.variants import selection
 
 TINY = Network.parse("ConvNet:width=4,depth=1")
 HERE = dict(device="cpu", engine="eager")
@@ -30,10 +31,10 @@ def test_it_chooses_what_the_method_chooses(made, method):
 
 def test_stopped_it_goes_on(made, tmp_path):
     run, asked = selection("made", "herding", 2, TINY, 9), iter([False] * 4)
-    whole = select_set(run, dataset=made, **HERE)
+    whole = make_set(run, dataset=made, **HERE)
     with pytest.raises(Interrupted, match="4 of 9 steps"):
-        select_set(run, dataset=made, checkpoint=tmp_path / "state", should_stop=lambda: next(asked, True), **HERE)
-    assert select_set(run, dataset=made, checkpoint=tmp_path / "state", **HERE).about == whole.about
+        make_set(run, dataset=made, checkpoint=tmp_path / "state", should_stop=lambda: next(asked, True), **HERE)
+    assert make_set(run, dataset=made, checkpoint=tmp_path / "state", **HERE).about == whole.about
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import glob
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from ..errors import DataError, FileError, Interrupted, SpecError, one_of
 from ..spec import Condensation, MakeSet, Network, Training, variants
@@ -16,9 +16,6 @@ from ..support.files import PICTURES, check_writable
 from ..support.progress import stopping
 from . import options as opt
 from .options import examples, option
-
-if TYPE_CHECKING:
-    from ..results import CondensedSet
 
 EXAMPLES = {
     "condense": examples(
@@ -68,25 +65,29 @@ def condense(
 
     run = MakeSet(spelled(dataset), "condense", seed, parameters, image_size, storage=storage)
 
-    def make(dataset: Any, device: str, ranks: Any, **how: Any) -> "CondensedSet":
+    def looks(dataset: Any, device: str) -> list[Any]:
         from ..run import callbacks
-        from ..run.sets import condense_set
 
-        looks = []
-        if snapshots and ranks.rank == 0:
-            looks.append(callbacks.snapshots(run, dataset, Path(f"{output}.snapshots"), snapshots))
-        if evaluate_every and ranks.rank == 0:  # the network as it was named, in neither stage's form
-            tested = dict(device=device, engine="eager")
-            looks.append(callbacks.early_accuracy(run, network, dataset, evaluate_every, say, **tested))
-        return condense_set(run, dataset=dataset, device=device, engine=engine, ranks=ranks, looks=looks, **how)
+        tested = dict(device=device, engine="eager")
+        found = [callbacks.snapshots(run, dataset, Path(f"{output}.snapshots"), snapshots)] if snapshots else []
+        if evaluate_every:  # the network as it was named, in neither stage's form
+            found.append(callbacks.early_accuracy(run, network, dataset, evaluate_every, say, **tested))
+        return found
 
-    if _make(run, output, device, force, make):
+    if _make(run, output, device, engine, force, looks):
         file = shlex.quote(str(output))
         print(f"next: dclib show {file} -o {shlex.quote(str(output.with_suffix('.png')))}")
         print(f"      dclib train {file} --network {shlex.quote(hyper.get('network', 'ConvNet'))} --networks 5")
 
 
-def _make(run: MakeSet, output: Path, device: str, force: bool, make: "Callable[..., CondensedSet]") -> bool:
+def _make(
+    run: MakeSet,
+    output: Path,
+    device: str,
+    engine: str,
+    force: bool,
+    looks: Callable[[Any, str], list[Any]] = lambda dataset, device: [],
+) -> bool:
     """Make a set's file unless it is there; stopped or killed, the same command continues from the checkpoint beside the file.
 
     If `torchrun` has started several processes, the first writes, and returns True.
@@ -96,6 +97,7 @@ def _make(run: MakeSet, output: Path, device: str, force: bool, make: "Callable[
     check_writable(output)
     from ..core import ranks
     from ..run.loading import load_of
+    from ..run.sets import make_set
 
     checkpoint = output.with_name(f"{output.name}.checkpoint")
     with ranks.joined(device) as (me, device):
@@ -103,7 +105,9 @@ def _make(run: MakeSet, output: Path, device: str, force: bool, make: "Callable[
         there = me.share(me.rank == 0 and not force and _is_there(run, output, dataset))
         if not there:
             with stopping() as should_stop:
-                made = make(dataset=dataset, device=device, ranks=me, checkpoint=checkpoint, should_stop=should_stop)
+                how = dict(engine=engine, checkpoint=checkpoint, should_stop=should_stop)
+                seen = looks(dataset, device) if me.rank == 0 else []
+                made = make_set(run, dataset=dataset, looks=seen, device=device, ranks=me, **how)
                 if me.rank == 0:
                     made.save(output)
         if me.rank == 0:
@@ -203,10 +207,9 @@ def select(
     If it is stopped, even killed, the same command continues from OUTPUT.checkpoint to the same images.
     """
     from ..data.sources import spelled
-    from ..run.selecting import select_set, selection
 
-    run = selection(spelled(dataset), method, ipc, Network.parse(network) if network else None, epochs, seed, image_size)
-    _make(run, output, device, force, lambda ranks, **how: select_set(run, engine=engine, **how))
+    run = variants.selection(spelled(dataset), method, ipc, network, epochs, seed, image_size)
+    _make(run, output, device, engine, force)
 
 
 def export(

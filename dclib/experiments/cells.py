@@ -3,8 +3,8 @@
 All experiments answer `cells`. Their cells answer `place`, `datasets`, `runs`, `cost` and `together`, and nothing else is asked
 of them when runs are done, counted or told.
 
-In place of the network that condenses, a cell may name real images: chosen in one of four ways, the best of many random draws,
-or all of them; a conditional GAN that draws images; or Dataset Distillation, in one of two ways.
+In place of the network that condenses, a cell may name any other method of `spec.methods`; Dataset Distillation in one of two
+ways; the best of many random draws; or all real images.
 """
 
 import dataclasses
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..errors import SpecError, one_of
 from ..spec import FAMILIES, GUIDED, Condensation, MakeSet, Network, TrainNetworks, WholeTraining, variants
 from ..spec.baselines import TrainGan
+from ..spec.methods import METHODS
 from . import dd
 from .dd import DD
 
@@ -38,7 +39,7 @@ WHOLE = "whole"  # the whole training set
 ORS = {"ors": 1.0, "ors-tenth": 0.1, "ors-hundredth": 0.01}  # optimal random selection: the share of the best sets that counts
 REAL = (RANDOM, *GUIDED, WHOLE, *ORS)
 GAN = "gan"  # images drawn by a conditional GAN
-INSTEAD = (*REAL, GAN, *DD)  # what may stand in place of a network
+INSTEAD = tuple(name for name in dict.fromkeys((*REAL, GAN, *DD, *METHODS)) if name != "condense")  # of a network
 COST = {"MLP": 0.001, "LeNet": 0.01, "AlexNet": 3.0, "VGG11": 3.5, "ResNet18": 9.0} | dict.fromkeys(REAL, 0.0)  # ConvNet: 1
 COST |= {GAN: 5.0} | dict.fromkeys(DD, 2.0)
 SETS = 5  # so many sets count where they are recorded, whether or not a preset asks for them
@@ -59,6 +60,7 @@ class Cell:
     budget: str = ""  # what the experiment changes of the preset's hyper-parameters, as a variant
     held_out: int = 0  # so many training images are kept out of the set, and tested on in place of the test images
     epochs: int | None = None  # E of stage T in place of the preset's; 0: 300, or 1000 with augmentation
+    settings: Any = None  # of a method with hyper-parameters of its own (see `spec.methods`); None: its defaults
 
     def runs(self, seeds: Sequence[int] | None = None) -> list[TrainNetworks | WholeTraining]:
         """The runs that test networks, one for each set; each names the run that makes its set, if there is one."""
@@ -79,17 +81,18 @@ class Cell:
 
     def make_set(self, seed: int) -> MakeSet:
         """The run that makes the set of that seed."""
-        method, hyper, more = "random", Condensation(ipc=self.ipc), {}
         if self.network not in INSTEAD:
-            method, hyper = "condense", variants.apply(self.preset.condensation(self), self.budget)
-            hyper = variants.apply(hyper, self.variant)
-        elif self.network in DD:
-            method, more = "distill", {"distillation": self.preset.distillation(self.dataset, self.ipc)}
-        elif self.network == GAN:
-            method, more = GAN, {"gan": TrainGan(self.dataset, self.preset.gan)}
-        elif self.network in GUIDED:
-            method, more = self.network, {"whole": self.preset.whole(self, seed)}
-        return MakeSet(self.dataset, method, seed, hyper, held_out=self.held_out, **more)
+            hyper = variants.apply(variants.apply(self.preset.condensation(self), self.budget), self.variant)
+            return MakeSet(self.dataset, "condense", seed, hyper, held_out=self.held_out)
+        method = "distill" if self.network in DD else self.network if self.network in METHODS else RANDOM
+        own = {  # what a method needs, by the name of its field
+            "whole": lambda: self.preset.whole(self, seed),
+            "gan": lambda: TrainGan(self.dataset, self.preset.gan),
+            "distillation": lambda: self.preset.distillation(self.dataset, self.ipc),
+            "settings": lambda: self.settings,
+        }
+        needed = {name: own[name]() for name in METHODS[method].takes}
+        return MakeSet(self.dataset, method, seed, Condensation(ipc=self.ipc), held_out=self.held_out, **needed)
 
     @property
     def cost(self) -> float:
@@ -165,6 +168,7 @@ class Table(Experiment):
         budgets: for a preset, hyper-parameters in place of its own, as a variant, or these from some number of images per class on.
         more: further grids, each told by the axes on which it differs from `grid`, where that has not been narrowed away.
         epochs: for a preset, E of stage T in place of its own; 0: 300, or 1000 with augmentation.
+        settings: for a method with hyper-parameters of its own, these by preset; by default those of its class.
         held_out: so many training images are kept out of every set and tested on in place of the test images.
     """
 
@@ -176,6 +180,7 @@ class Table(Experiment):
     more: tuple[dict[str, tuple], ...] = ()
     held_out: int = 0
     epochs: dict[str, int] = field(default_factory=dict)
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     belongs: Callable[[dict[str, Any]], bool] = lambda place: True
     narrowed_by: ClassVar[tuple[str, ...]] = AXES
 
@@ -222,6 +227,7 @@ class Table(Experiment):
         sets = preset.sets_of(place["network"], place["dataset"]) or repeats[0]
         networks = 1 if place["network"] in ORS else repeats[1]
         changed = dict(budget=budget, held_out=held_out, epochs=self.epochs.get(preset.name))
+        changed["settings"] = self.settings.get(place["network"], {}).get(preset.name)
         return Cell(**place, preset=preset, sets=sets, networks=networks, **changed)
 
 

@@ -8,10 +8,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
+from ..core import engine as engines
 from ..core.networks import Classifier
 from ..data.dataset import Dataset, generator
 from ..errors import one_of
-from ..spec import GUIDED
+from ..spec import GUIDED, MakeSet
+from . import Context, Made
 
 METHODS = ("random", *GUIDED)
 BATCH = 250  # images whose features are taken at a time
@@ -121,3 +123,18 @@ def select(
     }[method]
     classes = [dataset.class_indices(c).cpu() for c in range(dataset.classes)]
     return torch.stack([members[choose(members)] for members in classes])
+
+
+def pick(dataset: Dataset, indices: Int[Tensor, "classes ipc"]) -> Float[Tensor, "classes ipc c h w"]:
+    """The training images of these indices, normalised."""
+    images = dataset.normalise(dataset.x_train[indices.flatten().to(dataset.x_train.device)])
+    return images.unflatten(0, tuple(indices.shape))
+
+
+def make(run: MakeSet, dataset: Dataset, context: Context) -> Made:
+    """Choose images by the method of a run; what is said of them is their indices."""
+    where, trained = torch.device(context.device), context.trained
+    guide = {name: getattr(trained, name) for name in ("network", "events", "learned")} if trained else {}
+    with engines.arithmetic("float32", where):
+        indices = select(run.method, dataset.to(where), run.hyper.ipc, seed=run.seed, **guide)
+    return Made(pick(dataset, indices), {"indices": indices.tolist()})

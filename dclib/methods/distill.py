@@ -10,6 +10,7 @@ each step's vector-Jacobian product: it holds one step's graph at a time, for on
 """
 
 import math
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -22,14 +23,16 @@ from ..core import networks
 from ..core import resume as loop
 from ..data.dataset import Dataset, generator
 from ..errors import DataError, Diverged
-from ..spec import Network, key
+from ..spec import MakeSet, Network, key
 from ..spec.baselines import Distillation
-from . import epochs
+from ..support.progress import Progress
+from . import Context, Made, epochs
 
 Images = Float[Tensor, "classes ipc c h w"]
 Rates = Float[Tensor, " steps"]
 PAD = 4  # of the real images' crops, in pixels
 SKIPPED = 0.1  # the largest share of the iterations that may be skipped
+LOSSES = 1000  # that a record holds at most
 
 
 class Distiller(loop.Work):
@@ -157,6 +160,24 @@ def distill(dataset: Dataset, hyper: Distillation, *, seed: int = 0, device: str
     with engines.arithmetic(hyper.precision, where):
         loop.run(work, hyper.epochs * work.per_epoch, identity, what="iterations", **how)
     return work
+
+
+def make(run: MakeSet, dataset: Dataset, context: Context) -> Made:
+    """Learn images and rates under a progress bar; the set keeps which images each step sees and at which rate."""
+    h = run.distillation
+    with Progress(run.words, h.epochs * epochs.steps_of_epoch(len(dataset.y_train), h.batch)) as progress:
+        callbacks = progress.follow(lambda work: f"loss {work.losses[-1]:.2f}", *context.looks)
+        work = distill(dataset, h, seed=run.seed, **callbacks, **context.how)
+    about = {"seconds": round(work.seconds, 2), "losses": thinned(work.losses), "mode": h.mode}
+    about |= {"skipped": work.skipped} if work.skipped else {}
+    return Made(work.images, about, {"order": order(h, dataset.classes), "rates": work.rates.detach().float().cpu()})
+
+
+def thinned(losses: list[float]) -> list[float | None]:
+    """At most a thousand losses, each the mean over as many iterations but those skipped; None where all were."""
+    each = -(-len(losses) // LOSSES)
+    parts = [[x for x in losses[i : i + each] if x < math.inf] for i in range(0, len(losses), each)]
+    return [round(fmean(part), 4) if part else None for part in parts]
 
 
 def order(hyper: Distillation, classes: int) -> Int[Tensor, "steps n"]:

@@ -23,6 +23,7 @@ from ..core.train import accuracy, draw
 from ..data.dataset import Dataset, generator
 from ..errors import Diverged
 from ..spec import WholeTraining, key
+from ..support.progress import Progress
 from . import epochs
 
 RISE = 0.2  # the share of the steps in which the learning rate rises
@@ -49,7 +50,7 @@ class Whole(loop.Work):
 
     def __init__(self, dataset: Dataset, run: WholeTraining, engine: str):
         super().__init__()
-        self.dataset, self.run, self.device = dataset, run, dataset.x_train.device
+        self.dataset, self.run, self.device, self.engine = dataset, run, dataset.x_train.device, engine
         self.total = steps(run, len(dataset.y_train))
         self.network = draw(run.network, dataset, run.seed, torch.zeros((), device=self.device))
         self.forward = engines.prepare(self.network, engine)
@@ -108,6 +109,11 @@ class Whole(loop.Work):
         for name, tensor in self.tensors().items():
             tensor.copy_(tensors[name])
 
+    def result(self) -> dict[str, Any]:
+        """What a record says of the training."""
+        epochs = {name: [round(x, 4) for x in getattr(self, name)] for name in self.kept}
+        return {"accuracies": {"0": epochs["epoch_accuracies"][-1]}, **epochs}
+
 
 def steps(run: WholeTraining, count: int) -> int:
     """Return how many steps of SGD a training on `count` images takes."""
@@ -124,11 +130,6 @@ def rate(run: WholeTraining, step: int, total: int) -> float:
     """Return the learning rate of one of `total` steps: a straight rise to `lr`, then a straight fall to zero."""
     top = max(1, round(RISE * total))
     return run.lr * ((step + 1) / top if step < top else (total - step) / (total - top + 1))
-
-
-def note(state: Whole) -> str:
-    """Return how the training goes, in a few words."""
-    return f"accuracy {state.epoch_accuracies[-1]:.1f} %" if state.epoch_accuracies else ""
 
 
 def train(
@@ -165,3 +166,10 @@ def train(
     with engines.arithmetic("float32", where):
         loop.run(work, work.total, identity, what="steps", checkpoint=checkpoint, keep=True, **how)
     return work
+
+
+def train_run(run: WholeTraining, dataset: Dataset, **how: Any) -> Whole:
+    """Train the network of a run under a progress bar, or take it as its checkpoint has it; `how` is as for `train`."""
+    with Progress(f"training {run.network} on the whole of {run.dataset}", steps(run, len(dataset.y_train))) as progress:
+        callbacks = progress.follow(lambda work: f"accuracy {work.epoch_accuracies[-1]:.1f} %" if work.epoch_accuracies else "")
+        return train(dataset, run, **callbacks, **how)

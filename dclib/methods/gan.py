@@ -8,6 +8,7 @@ noise and the discriminator beside the image, as in the original. In our trials,
 """
 
 import math
+import time
 from itertools import pairwise
 from typing import Any, no_type_check
 
@@ -21,8 +22,10 @@ from ..core import resume as loop
 from ..core.networks import seeded
 from ..data.dataset import Dataset, generator
 from ..errors import DataError, Diverged, SpecError
-from ..spec import key
-from ..spec.baselines import GanTraining
+from ..spec import MakeSet, TrainGan, key
+from ..spec.baselines import GanTraining, loss_summary
+from ..support.progress import Progress
+from . import Context, Made
 
 
 class Generator(nn.Module):
@@ -96,6 +99,8 @@ class Gan(loop.Work):
         DataError: a side of the images is not divisible by 4.
     """
 
+    engine = "eager"
+
     def __init__(self, dataset: Dataset, hyper: GanTraining, seed: int) -> None:
         super().__init__()
         if any(side % 4 for side in dataset.size):
@@ -151,6 +156,10 @@ class Gan(loop.Work):
         for name, network in (("g", self.generator), ("d", self.discriminator)):
             network.load_state_dict({n[2:]: t for n, t in tensors.items() if n.startswith(f"{name}.")})
             loop.restore_optimiser(f"adam_{name}", self.optimisers[name], tensors)
+
+    def result(self) -> dict[str, Any]:
+        """What a record says of the training."""
+        return {"losses": loss_summary(self.losses)}
 
 
 def _update(optimiser: torch.optim.Optimizer, network: nn.Module, loss: Tensor) -> None:
@@ -214,3 +223,18 @@ def sample(network: Generator, dataset: Dataset, ipc: int, *, seed: int = 0) -> 
     if not torch.isfinite(drawn := torch.stack(images)).all():
         raise Diverged("the GAN draws images that are NaN or infinite: train it again with a lower lr")
     return drawn
+
+
+def make(run: MakeSet, dataset: Dataset, context: Context) -> Made:
+    """Draw images from the run's GAN."""
+    start = time.perf_counter()
+    with engines.arithmetic("float32", torch.device(context.device)):
+        images = sample(context.trained.generator, dataset, run.hyper.ipc, seed=run.seed)
+    return Made(images, {"seconds": round(time.perf_counter() - start, 2)})
+
+
+def train_run(run: TrainGan, dataset: Dataset, *, engine: str = "auto", **how: Any) -> Gan:
+    """Train the GAN of a run under a progress bar, or take it as its checkpoint has it; `how` is as for `train`."""
+    with Progress(f"training a GAN on {run.dataset}", run.hyper.steps) as progress:
+        callbacks = progress.follow(lambda gan: f"losses {gan.losses[-1][0]:.2f}, {gan.losses[-1][1]:.2f}")
+        return train(dataset, run.hyper, seed=run.seed, **callbacks, **how)

@@ -22,8 +22,8 @@ from .loading import check_unchanged
 
 DO: dict[type[Run], Callable[..., Any]] = {
     MakeSet: making.make_set,
-    WholeTraining: making.train_whole,
-    TrainGan: making.train_gan,
+    WholeTraining: making.train_on_whole,
+    TrainGan: making.train_on_whole,
     TrainNetworks: training.train_networks,
     LearnTasks: applying.learn_tasks,
     TrainCandidate: applying.train_candidate,

@@ -1,67 +1,62 @@
-"""One small set at a time: made from a data set, described, and tested.
+"""One small set at a time: made from a data set by any method, described, and tested.
 
 `dclib condense`, `dclib train`, a user's own script and the runs of declared experiments all call these functions.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import torch
 
-from ..core import condense as algorithm
 from ..core import engine as engines
 from ..core import train
-from ..core.ranks import ALONE
 from ..data.dataset import Dataset, hold_out
 from ..data.formats import normal
 from ..data.sources import spelled
 from ..errors import DataError
-from ..methods import coresets
-from ..methods import full_training as whole
-from ..methods.full_training import Whole
+from ..methods import Context, coresets, full_training, gan
 from ..results import CondensedSet
-from ..spec import MakeSet, Training, WholeTraining, derive, full
+from ..spec import MakeSet, TrainGan, Training, WholeTraining, derive, full
+from ..spec.methods import METHODS
 from ..support.progress import Progress
 from .loading import load, load_of
 
 
-def condense_set(
-    run: MakeSet,
-    *,
-    dataset: Dataset | None = None,
-    looks: Sequence[Callable[[algorithm.Condenser], None]] = (),
-    about: dict[str, Any] | None = None,
-    **how: Any,
+def make_set(
+    run: MakeSet, *, dataset: Dataset | None = None, about: dict[str, Any] | None = None, device: str = "auto", **how: Any
 ) -> CondensedSet:
-    """Condense one set under a progress bar.
+    """Make the set of a run by its method, under a progress bar where it takes long.
 
     Args:
-        run: which data, which hyper-parameters, which seed.
+        run: which data, which method, which hyper-parameters, which seed.
         dataset: the images, where they are loaded already; by default those that the run names.
-        looks: called with the state after each outer step (see `callbacks`).
         about: what the set's file says of itself beside the run and the work.
-        how: as for `condense.condense`: `device`, `engine`, `checkpoint`, `should_stop`, `ranks`, `longest`.
+        device: "auto", "cpu", "cuda" or "cuda:1".
+        how: as for `methods.Context`. What the run rests on (`MakeSet.base`) is trained here unless it is given as `trained`;
+            the checkpoint is then that training's.
+
+    Returns:
+        The set; of real images, `about["indices"]` are their places among the training images, class by class.
 
     Raises:
-        DclibError: as `data.load` and `condense.condense` raise it.
+        DclibError: as `data.load` and the method raise it.
     """
     engines.tune_allocator()
-    dataset, h, ranks = dataset or load_of(run), run.hyper, how.get("ranks", ALONE)
-    what = f"condensing {dataset.name}, {h.ipc}/class, {h.network}, seed {run.seed}"
-    with Progress(what, h.outer_steps, hidden=ranks.rank > 0) as progress:
-        callbacks = progress.follow(lambda state: f"loss {state.losses[-1]:.1f}", *looks)
-        state = algorithm.condense(dataset, h, seed=run.seed, **callbacks, **how)
-    work = {"seconds": round(state.seconds, 2), "losses": [round(x, 3) for x in state.losses], "engine": state.engine}
-    work |= {"world_size": ranks.count} if ranks.count > 1 else {}
-    return as_set(state.images, dataset, run, (about or {}) | work)
+    dataset, context = dataset or load_of(run), Context(str(engines.resolve_device(device)), **how)
+    if not run.learned:
+        dataset.require(run.hyper.ipc, "lower ipc")  # before a network is trained to choose by
+    if run.base and context.trained is None:
+        context = dataclasses.replace(context, trained=train_on_whole(run.base, dataset, engine=context.engine, **context.how))
+    made = import_module(METHODS[run.method].module).make(run, dataset, context)
+    return as_set(made.images, dataset, run, (about or {}) | made.about, **made.steps)
 
 
-def train_whole(run: WholeTraining, dataset: Dataset, **how: Any) -> Whole:
-    """Train a network on the whole set under a progress bar, or take it as its checkpoint has it; `how` is as for `whole.train`."""
-    with Progress(f"training {run.network} on the whole of {run.dataset}", whole.steps(run, len(dataset.y_train))) as progress:
-        return whole.train(dataset, run, **progress.follow(whole.note), **how)
+def train_on_whole(run: WholeTraining | TrainGan, dataset: Dataset, **how: Any) -> Any:
+    """Train on the whole set, under a progress bar, what sets rest on; `how` is as for `full_training.train` and `gan.train`."""
+    return {WholeTraining: full_training, TrainGan: gan}[type(run)].train_run(run, dataset, **how)
 
 
 def train_on_set(
@@ -165,33 +160,12 @@ def _other(made: CondensedSet, found: Dataset) -> str:
     return "" if made.data_hash in [one.hash for one in (found, *rest)] else f"its hash is {found.hash}, not {made.data_hash}"
 
 
-def choose(run: MakeSet, dataset: Dataset, trained: Whole | None = None) -> torch.Tensor:
-    """Choose real images by the run's method, as indices (classes, ipc) into the training images.
-
-    Args:
-        run: its `method`, `seed` and `hyper.ipc` count.
-        dataset: where the network is.
-        trained: on the whole training set; for herding, k-center and forgetting.
-    """
-    guide = {name: getattr(trained, name) for name in ("network", "events", "learned")} if trained else {}
-    with engines.arithmetic("float32", dataset.x_train.device):
-        return coresets.select(run.method, dataset, run.hyper.ipc, seed=run.seed, **guide)
-
-
-def pick(dataset: Dataset, indices: torch.Tensor) -> torch.Tensor:
-    """The training images of these indices (classes, ipc), normalised, as (classes, ipc, c, h, w)."""
-    images = dataset.normalise(dataset.x_train[indices.flatten().to(dataset.x_train.device)])
-    return images.unflatten(0, tuple(indices.shape))
-
-
 def choose_at_random(run: MakeSet, dataset: Dataset) -> torch.Tensor:
     """Real images chosen at random, as (classes, ipc, c, h, w): the same draw as the initial images of `init="real"`."""
-    return pick(dataset, choose(run, dataset))
+    return coresets.make(run, dataset, Context()).images
 
 
-def as_set(
-    images: torch.Tensor, dataset: Dataset, run: MakeSet, about: dict[str, Any] | None = None, **steps: Any
-) -> CondensedSet:
+def as_set(images: torch.Tensor, dataset: Dataset, run: MakeSet, about: dict[str, Any] | None = None, **steps: Any) -> CondensedSet:
     """Wrap images of shape (classes, ipc, c, h, w), rounded as the run says, as a set that knows its data.
 
     Args:

@@ -191,6 +191,7 @@ def recorded_set(run: TrainNetworks, store: Store) -> CondensedSet:
     """
     import torch
 
+    from ..methods.coresets import pick
     from . import loading, sets
 
     records = [*store.records.get(run.set.key, []), *store.records[run.key]]
@@ -210,7 +211,7 @@ def recorded_set(run: TrainNetworks, store: Store) -> CondensedSet:
     if data - {dataset.hash}:
         raise DataError(f"{run.set.dataset} here is other data than that of the record")
     try:
-        made = made or sets.as_set(sets.pick(dataset, torch.tensor(indices)), dataset, run.set)
+        made = made or sets.as_set(pick(dataset, torch.tensor(indices)), dataset, run.set)
     except (IndexError, ValueError):
         raise FileError("the recorded indices are none of this data") from None
     if hashes - {made.hash}:

@@ -3,10 +3,10 @@
 from .architectures import FAMILIES, MLP, VGG11, AlexCifarNet, AlexNet, ConvNet, LeNet, Network, OwnNetwork, ResNet18
 from .baselines import TrainGan
 from .keys import derive, full, key, spell
+from .methods import GUIDED
 from .runs import (
     AUGMENTATIONS,
     DISTANCES,
-    GUIDED,
     Condensation,
     MakeSet,
     Training,
@@ -18,7 +18,30 @@ from .runs import (
 )
 
 __all__ = [
-    "AUGMENTATIONS", "DISTANCES", "FAMILIES", "GUIDED", "MLP", "VGG11", "AlexCifarNet", "AlexNet",
-    "Condensation", "ConvNet", "LeNet", "MakeSet", "Network", "OwnNetwork", "ResNet18", "TrainGan", "TrainNetworks", "Training",
-    "WholeTraining", "derive", "full", "key", "loops", "outdated", "shared_trajectories", "spell",
+    "AUGMENTATIONS",
+    "DISTANCES",
+    "FAMILIES",
+    "GUIDED",
+    "MLP",
+    "VGG11",
+    "AlexCifarNet",
+    "AlexNet",
+    "Condensation",
+    "ConvNet",
+    "LeNet",
+    "MakeSet",
+    "Network",
+    "OwnNetwork",
+    "ResNet18",
+    "TrainGan",
+    "TrainNetworks",
+    "Training",
+    "WholeTraining",
+    "derive",
+    "full",
+    "key",
+    "loops",
+    "outdated",
+    "shared_trajectories",
+    "spell",
 ]

@@ -14,9 +14,8 @@ from .architectures import FAMILIES, Network
 from .baselines import WAYS, Distillation, TrainGan
 from .checks import check, param, require
 from .keys import Run, key
+from .methods import METHODS, OWN
 
-GUIDED = ("herding", "k-center", "forgetting")  # coresets that need a network trained on the full set
-METHODS = ("condense", "distill", "gan", "random", *GUIDED)
 DISTANCES = ("layerwise", "euclidean", "cosine")
 SOURCE = ("dataset", "image_size", "channels", "held_out")  # the fields that say which images a run uses
 STORAGES = ("float32", "float16")
@@ -204,16 +203,22 @@ class MakeSet(Run):
     channels: int = param(0, "images are made grey (1) or RGB (3) first; 0: they are not")
     held_out: int = param(0, HELD_OUT, at_least=0)
     storage: str = param("float32", "float16 rounds learned images before they are used", choices=STORAGES)
+    settings: Any = param(None, "hyper-parameters of a method that has a class of its own for them; None: its defaults")
 
     def __post_init__(self) -> None:
         check(self)
+        method = METHODS[self.method]
         require(self.learned or self.storage == "float32", "real images are kept as they are: leave storage at float32")
-        for name, methods in {"whole": GUIDED, "gan": ("gan",), "distillation": ("distill",)}.items():
-            thing, needed = getattr(self, name), self.method in methods
+        if method.settings and self.settings is None:
+            object.__setattr__(self, "settings", method.settings())
+        for name in OWN:
+            thing, needed = getattr(self, name), name in method.takes
             require(needed or thing is None, f"method {self.method!r} takes no `{name}`: leave it out")
             fits = thing is not None and getattr(thing, "ipc", self.hyper.ipc) == self.hyper.ipc
-            of = " of as many images per class" if name == "distillation" else " training"
+            of = " training" if name in ("whole", "gan") else " of as many images per class"
             require(fits or not needed, f"method {self.method!r} needs a `{name}`{of}")
+        kind = method.settings or type(None)
+        require(isinstance(self.settings, kind), f"the settings of method {self.method!r} are a {kind.__name__}")
         base, name = self.base, "whole" if self.whole else "gan"
         same = base is None or [getattr(base, part) for part in SOURCE] == [getattr(self, part) for part in SOURCE]
         require(same, f"the `{name}` training must be one on {self.dataset}, at the same {', '.join(SOURCE[1:])}")
@@ -226,7 +231,7 @@ class MakeSet(Run):
     @property
     def learned(self) -> bool:
         """Whether the images are learned or drawn, so that a file holds them; of real images it holds the indices."""
-        return self.method in ("condense", "distill", "gan")
+        return METHODS[self.method].learned
 
     @property
     def leaves(self) -> str:

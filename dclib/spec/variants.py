@@ -11,8 +11,9 @@ from functools import lru_cache
 from typing import Any
 
 from ..errors import SpecError, one_of
-from .architectures import Network
-from .runs import Condensation, Training, usual_augmentation
+from .architectures import Network, OwnNetwork
+from .methods import GUIDED, METHODS
+from .runs import Condensation, MakeSet, Training, WholeTraining, usual_augmentation
 
 RECIPES = ("paper", "fast")
 FAST = {1: dict(outer_steps=200, image_lr=0.4, image_lr_end=0.1, real_batch=32)}  # ConvNet, by images per class
@@ -62,6 +63,42 @@ def stage_t(dataset: str, *, network: Any = "ConvNet", augment: str = "auto", **
     network = Network.parse(network)
     augment = usual_augmentation(dataset, network) if augment == "auto" else augment
     return Training(network=network, augment=augment, **given).resolve()
+
+
+def selection(
+    dataset: str,
+    method: str = "herding",
+    ipc: int = 1,
+    network: Any = None,
+    epochs: int = 0,
+    seed: int = 0,
+    image_size: int = 0,
+) -> MakeSet:
+    """Return the run that chooses real images.
+
+    Args:
+        dataset: a data set's name, or the path of the user's own.
+        method: "random", "herding", "k-center" or "forgetting".
+        ipc: images per class.
+        network: is trained on the whole set to choose by, as for `recipe`; by default the ConvNet.
+        epochs: of that training; 0: ten.
+        seed: of that training, of random draws and of ties.
+        image_size: images are resized to this square size first; 0 leaves them.
+
+    Raises:
+        SpecError: an unknown method, or a number out of its range; a network of the user's own.
+    """
+    one_of("method", method, [name for name in METHODS if not METHODS[name].learned])
+    hyper, guide = Condensation(ipc=ipc), Network.parse(network or "ConvNet")
+    if method not in GUIDED:
+        if network or epochs:
+            raise SpecError(f"method {method!r} trains no network: leave out network and epochs")
+        return MakeSet(dataset, method, seed, hyper, image_size)
+    if isinstance(guide, OwnNetwork):
+        raise SpecError(f"{method} looks at the penultimate features of one of dclib's networks, not {guide.family}'s: name one")
+    epochs = epochs or WholeTraining.epochs
+    training = WholeTraining(dataset, guide.resolve("train"), epochs=epochs, seed=seed, image_size=image_size)
+    return MakeSet(dataset, method, seed, hyper, image_size, whole=training)
 
 
 @lru_cache(maxsize=256)
