@@ -3,11 +3,14 @@
 Each checks what it was asked before it loads what computes.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import SpecError
-from .spec import Condensation, MakeSet, variants
+from .spec import Condensation, MakeSet, derive, variants
+from .spec.checks import require
+from .support.progress import Progress
 
 if TYPE_CHECKING:
     from .data.dataset import Dataset
@@ -63,6 +66,8 @@ def train(
     seed: int = 0,
     device: str = "auto",
     engine: str = "auto",
+    on_network: Callable[[float], None] = lambda accuracy: None,
+    should_stop: Callable[[], bool] = lambda: False,
     **given: Any,
 ) -> list[float]:
     """Train networks on a set and return their accuracies on test images in percent (stage T), under a progress bar.
@@ -73,24 +78,42 @@ def train(
         networks: how many are trained, each from its own initial weights.
         dataset: whose test images are classified: a name, a path, or a `Dataset`; by default the set's own.
         other_data: allow data that the set was not made from; it must have the same classes.
-        seed: the number of the first network.
+        seed: the number of the first network; from 0 on they are those that a declared run trains.
         device, engine: as for `condense`.
+        on_network: called with each accuracy.
+        should_stop: asked before each epoch; True raises `Interrupted`.
         given: hyper-parameters of `Training` by name, in place of the paper's.
 
     Raises:
         DclibError: a hyper-parameter out of its range, or data that cannot be loaded or do not fit the set.
     """
     variants.stage_t("", network=network, **given)  # refuses what is out of range before anything is loaded
-    if networks < 1:
-        raise SpecError(f"networks must be a whole number of at least 1, not {networks}")
+    check_networks(networks)
+    import torch
+
+    from .core import engine as engines
+    from .core.train import evaluate
     from .results import CondensedSet
+    from .run.sets import load_for
 
+    engines.tune_allocator()
     small = made if isinstance(made, CondensedSet) else CondensedSet.load(made)
-    from .run.sets import train_on_set
-
     hyper = variants.stage_t(small.source, network=network, **given)
-    how = dict(dataset=dataset, other_data=other_data, device=device, engine=engine)
-    return train_on_set(small, hyper, networks=networks, seed=seed, **how)
+    tested = load_for(small, dataset, other_data)
+    with Progress(f"training {hyper.network} on {small.ipc}/class of {small.dataset}", networks) as progress:
+
+        def trained(seed: int, accuracy: float, seconds: float) -> None:
+            progress.step(f"accuracy {accuracy:.1f} %")
+            on_network(accuracy)
+
+        images, labels = torch.from_numpy(small.images), torch.from_numpy(small.labels)
+        how = dict(device=device, engine=engine, on_network=trained, should_stop=should_stop)
+        return evaluate(images, labels, tested, hyper, seeds=[derive(j, small.key) for j in range(seed, seed + networks)], **how)
+
+
+def check_networks(networks: int) -> None:
+    """Refuse to train none."""
+    require(networks >= 1, f"networks must be a whole number of at least 1, not {networks}")
 
 
 def select(

@@ -14,7 +14,7 @@ from typing import Any
 
 from . import experiments
 from .data.formats import is_npz, no_data
-from .data.sources import all_names, data_root, own_place, parted, spelled
+from .data.sources import check_name, data_root, own_place, parted, spelled
 from .errors import SpecError, one_of
 from .experiments import OPTIONS
 from .results import Store
@@ -123,7 +123,7 @@ def check(preset: Given, recompute: Given, device: Given, datasets: Iterable[Giv
     """Refuse a preset, device or data set that does not exist, without loading torch.
 
     Raises:
-        SpecError: says which, and lists the valid ones.
+        SpecError, DataError: says which, and lists the valid ones.
     """
     one_of("preset", preset, ("best", *experiments.PRESETS))
     if not isinstance(recompute, bool):
@@ -136,24 +136,17 @@ def check(preset: Given, recompute: Given, device: Given, datasets: Iterable[Giv
 
 
 def check_dataset(name: Given) -> None:
-    """Refuse a data set that is neither known, nor in the data root, nor a path that exists.
+    """Refuse a data set that is neither known, nor in the data root, nor a path that exists; nothing is loaded.
 
     Raises:
-        SpecError: lists those there are.
-        DataError: it is a file of another kind.
+        DataError: lists those there are, or says what a file is.
     """
-    base, view = parted(str(name))
-    if view:
-        return check_dataset(base)
-    known, place = all_names(data_root()), Path(spelled(str(name)))
-    if str(place) in known or (place.is_absolute() and (place.is_dir() or (is_npz(place) and place.is_file()))):
-        return None
-    if place.is_absolute() and place.is_file():
+    base, _ = parted(spelled(str(name)))
+    place = Path(base)
+    if place.is_absolute() and place.is_file() and not is_npz(place):
         raise no_data(place)
-    try:
-        one_of("data set", name, known)
-    except SpecError as error:
-        raise SpecError(f"{error}, or give the path of an .npz file or of a folder with train/ and test/") from None
+    if not (place.is_absolute() and place.exists()):
+        check_name(base, data_root())
 
 
 def in_full(datasets: Sequence[Given] | None) -> list[str] | None:

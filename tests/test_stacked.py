@@ -40,7 +40,7 @@ def test_together_on_different_sets_as_alone(made, hyper):
             torch.testing.assert_close(stack.unstack(j)[name], value, rtol=1e-8, atol=1e-10)
 
 
-def test_evaluate_each_gives_each_network_its_own_set(made, monkeypatch):
+def test_evaluate_gives_each_network_its_own_set(made, monkeypatch):
     """The accuracies of a set and a seed alone, in order, one by one as well as in groups that do not divide their number."""
     monkeypatch.setattr(train, "TOGETHER", 2)
     monkeypatch.setattr(train.engines, "choose", lambda engine, *rest: engine)
@@ -50,9 +50,9 @@ def test_evaluate_each_gives_each_network_its_own_set(made, monkeypatch):
     alone = [train.evaluate(*one, made, hyper, seeds=[s], **more)[0] for one, s in zip(small, seeds, strict=True)]
     for engine in ("captured", "eager"):
         more = dict(seeds=seeds, device="cpu", engine=engine, on_network=lambda *told: seen.append(told[:2]))
-        assert train.evaluate_each(small, made, hyper, **more) == alone
+        assert train.evaluate(*map(torch.stack, zip(*small, strict=True)), made, hyper, **more) == alone
     assert seen == 2 * list(zip(seeds, alone, strict=True))
-    assert train.evaluate_each(small[::-1], made, hyper, **more) != alone
+    assert train.evaluate(*map(torch.stack, zip(*small[::-1], strict=True)), made, hyper, **more) != alone
 
 
 def test_bfloat16_stays_close(made):

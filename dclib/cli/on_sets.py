@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+from .. import api
 from ..errors import DataError, FileError, Interrupted, SpecError, one_of
 from ..spec import Condensation, MakeSet, Network, Training, variants
 from ..support.console import say, summary
@@ -156,20 +157,17 @@ def train(
     """Train networks on a set, test them on real images (stage T)."""
     hyper = opt.given(hyper)
     variants.stage_t("", **hyper)  # refuses what is out of range before anything is loaded
-    if networks < 1:
-        raise SpecError(f"networks must be a whole number of at least 1, not {networks}")
+    api.check_networks(networks)
     from ..results import CondensedSet
+    from ..run.sets import load_for
 
     made = CondensedSet.load(file)
-    training = variants.stage_t(made.source, **hyper)
-    from ..run.sets import load_for, train_on_set
-
     load_for(made, dataset, other_data)  # before signals are caught, so that Ctrl-C ends a download at once
-    accuracies: list[float] = []
+    training, accuracies = variants.stage_t(made.source, **hyper), []
     how = dict(networks=networks, seed=seed, dataset=dataset, other_data=other_data, device=device, engine=engine)
     try:
         with stopping() as should_stop:
-            train_on_set(made, training, on_network=accuracies.append, should_stop=should_stop, **how)
+            api.train(made, on_network=accuracies.append, should_stop=should_stop, **how, **hyper)
     except Interrupted:
         raise Interrupted(f"stopped after {len(accuracies)} of {networks} networks") from None
     finally:

@@ -6,8 +6,7 @@ network after another, with weights drawn from each one's seed, so that it is co
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -102,36 +101,8 @@ def work(hyper: Training, networks: int, images: int) -> int:
 
 
 def evaluate(
-    images: Float[Tensor, "n c h w"],
-    labels: Int[Tensor, " n"],
-    dataset: Dataset,
-    hyper: Training,
-    *,
-    seeds: Iterable[int],
-    **how: Any,
-) -> list[float]:
-    """Train one network for each seed on one small set and test them.
-
-    Args:
-        images: normalised with the data set's mean and standard deviation.
-        labels: their classes.
-        dataset, hyper, how: as for `evaluate_each`.
-        seeds: one for each network.
-
-    Returns:
-        The networks' test accuracies in percent.
-
-    Raises:
-        DataError: the images do not have the shape of the data set's.
-        SpecError: a user's network cannot be used (see `trial`).
-        Interrupted: `should_stop` returned True.
-    """
-    seeds = list(seeds)
-    return evaluate_each([(images, labels)] * len(seeds), dataset, hyper, seeds=seeds, **how)
-
-
-def evaluate_each(
-    small: Sequence[Small],
+    images: Float[Tensor, "*each n c h w"],
+    labels: Int[Tensor, "*each n"],
     dataset: Dataset,
     hyper: Training,
     *,
@@ -142,13 +113,14 @@ def evaluate_each(
     on_network: Callable[[int, float, float], None] = lambda seed, accuracy, seconds: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[float]:
-    """Train one network on each of several small sets, and test them.
+    """Train one network for each seed on a small set, and test them.
 
     Args:
-        small: the sets, all of one size; a set may be given several times.
+        images: of one set for all seeds, or of one set for each, stacked; normalised as the data set's.
+        labels: their classes.
         dataset: whose test images are classified.
         hyper: the hyper-parameters of stage T.
-        seeds: one for each set.
+        seeds: one for each network.
         several: use the parallel code path even for one network, so that on a CPU its bits match those of a network trained
             beside others; by default only for several seeds.
         device: "auto", "cpu", "cuda" or "cuda:1".
@@ -165,11 +137,12 @@ def evaluate_each(
         Interrupted: `should_stop` returned True.
     """
     h, where, theirs = hyper.resolve(), engines.resolve_device(device), tuple(dataset.x_test.shape[1:])
-    if wrong := [tuple(x.shape[1:]) for x, _ in small if tuple(x.shape[1:]) != theirs]:
-        raise DataError(f"the set's images have shape {wrong[0]} and those of {dataset.name} {theirs}")
+    if (ours := tuple(images.shape[-3:])) != theirs:
+        raise DataError(f"the set's images have shape {ours} and those of {dataset.name} {theirs}")
     trial.check(h.network, dataset, h.precision)
-    small = [(x.to(where, engines.dtype(h.precision)), y.to(where)) for x, y in small]
-    chosen = engines.choose(engine, where, work(h, len(seeds), len(small[0][1]) if small else 0))
+    x, y = images.to(where, engines.dtype(h.precision)), labels.to(where)
+    small = list(zip(x, y, strict=True)) if x.ndim == 5 else [(x, y)] * len(seeds)
+    chosen = engines.choose(engine, where, work(h, len(seeds), labels.shape[-1]))
     with engines.arithmetic(h.precision, where):
         given, accuracies = (small, dataset.to(where), h, seeds, should_stop), []
         beside = lanes.count(where) if (len(seeds) > 1 if several is None else several) else 1

@@ -186,6 +186,18 @@ def _where(name: str, root: Path) -> str:
     return "downloadable"
 
 
+def check_name(name: str, root: Path) -> None:
+    """Refuse a name, without its views, that no data set has.
+
+    Raises:
+        DataError: lists those there are.
+    """
+    try:
+        one_of("data set", name, all_names(root))
+    except SpecError as error:
+        raise DataError(f"{error}, or give the path of an .npz file or of a folder with train/ and test/") from None
+
+
 def find(name: str, root: Path, download: bool = True) -> Raw:
     """Find the arrays of a data set by name.
 
@@ -197,10 +209,7 @@ def find(name: str, root: Path, download: bool = True) -> Raw:
     Raises:
         DataError: unknown name, nothing found, or what was found cannot be read.
     """
-    try:
-        one_of("data set", name, all_names(root))
-    except SpecError as error:
-        raise DataError(f"{error}, or give the path of an .npz file or of a folder with train/ and test/") from None
+    check_name(name, root)
     where = _where(name, root)
     if where == "embedded":
         return read_digits()

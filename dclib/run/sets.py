@@ -4,7 +4,6 @@
 """
 
 import dataclasses
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -12,16 +11,14 @@ import numpy as np
 import torch
 
 from ..core import engine as engines
-from ..core import train
 from ..data.dataset import Dataset, hold_out
 from ..data.formats import normal
 from ..data.sources import spelled
 from ..errors import DataError
 from ..methods import Context, coresets, full_training, gan
 from ..results import CondensedSet
-from ..spec import MakeSet, TrainGan, Training, WholeTraining, derive, full
+from ..spec import MakeSet, TrainGan, WholeTraining, full
 from ..spec.methods import METHODS
-from ..support.progress import Progress
 from .loading import load, load_of
 
 
@@ -57,55 +54,6 @@ def make_set(
 def train_on_whole(run: WholeTraining | TrainGan, dataset: Dataset, **how: Any) -> Any:
     """Train on the whole set, under a progress bar, what sets rest on; `how` is as for `full_training.train` and `gan.train`."""
     return {WholeTraining: full_training, TrainGan: gan}[type(run)].train_run(run, dataset, **how)
-
-
-def train_on_set(
-    made: CondensedSet,
-    hyper: Training,
-    *,
-    networks: int = 1,
-    seed: int = 0,
-    dataset: str | Dataset = "",
-    other_data: bool = False,
-    device: str = "auto",
-    engine: str = "auto",
-    on_network: Callable[[float], None] = lambda accuracy: None,
-    should_stop: Callable[[], bool] = lambda: False,
-) -> list[float]:
-    """Train networks on a set under a progress bar and return their test accuracies in percent; nothing is recorded.
-
-    Args:
-        made: the set.
-        hyper: the hyper-parameters of stage T.
-        networks: how many; with seed 0 they are those that a declared run trains.
-        seed: the number of the first.
-        dataset: whose test images are classified: a name, a path, or the data; by default the set's own.
-        other_data: that it is meant if this is not the data that the set was made from; it must have the same classes.
-        device, engine, should_stop: as for `train.evaluate`.
-        on_network: called with each accuracy.
-
-    Raises:
-        DclibError: as `data.load` and `train.evaluate` raise it.
-    """
-    engines.tune_allocator()
-    tested = load_for(made, dataset, other_data)
-    with Progress(f"training {hyper.network} on {made.ipc}/class of {made.dataset}", networks) as progress:
-
-        def trained(seed: int, accuracy: float, seconds: float) -> None:
-            progress.step(f"accuracy {accuracy:.1f} %")
-            on_network(accuracy)
-
-        return train.evaluate(
-            torch.from_numpy(made.images),
-            torch.from_numpy(made.labels),
-            tested,
-            hyper,
-            seeds=[derive(j, made.key) for j in range(seed, seed + networks)],
-            device=device,
-            engine=engine,
-            on_network=trained,
-            should_stop=should_stop,
-        )
 
 
 def load_for(made: CondensedSet, name: str | Dataset = "", other_data: bool = False) -> Dataset:

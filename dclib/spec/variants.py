@@ -78,12 +78,7 @@ def selection(
 
     Args:
         dataset: a data set's name, or the path of the user's own.
-        method: "random", "herding", "k-center" or "forgetting".
-        ipc: images per class.
-        network: is trained on the whole set to choose by, as for `recipe`; by default the ConvNet.
-        epochs: of that training; 0: ten.
-        seed: of that training, of random draws and of ties.
-        image_size: images are resized to this square size first; 0 leaves them.
+        method, ipc, network, epochs, seed, image_size: as for `dclib.select`.
 
     Raises:
         SpecError: an unknown method, or a number out of its range; a network of the user's own.
