@@ -56,12 +56,9 @@ def reproduce(
         Interrupted: stopped; what is finished is recorded.
     """
     experiment = experiments.find(name)
-    options = {option: axis for option, axis in OPTIONS.items() if axis in experiment.narrowed_by}
+    options = [option for option, axis in OPTIONS.items() if axis in experiment.narrowed_by]
     names = check_page(*options, preset=preset, recompute=recompute, device=device, **narrow)
-    given = {option: as_list(value) for option, value in narrow.items() if value is not None and option != "datasets"}
-    values = {options[o]: [_whole(value) if o == "ipc" else _name(o, value) for value in some] for o, some in given.items()}
-    if names is not None:
-        values["dataset"] = names
+    values = narrowed(name, experiment.narrowed_by, **{option: as_list(value) for option, value in narrow.items()})
     look = partial(read, name, preset, **values)
     found = look(store=Store(preset=preset))  # before torch is loaded, so that every wrong name is told at once
     check_records(names, Store())
@@ -74,6 +71,24 @@ def reproduce(
         again = _computed(cells, Store(folder), preset, device)
         print(alike(cells, recorded, again))
         return look(store=again)
+
+
+def narrowed(what: str, axes: Sequence[str], **given: Sequence[Given] | None) -> dict[str, list]:
+    """Return the values of the options that are given, by the axes that they narrow; data sets by their full names.
+
+    Args:
+        what: the experiment's name.
+        axes: those by which it can be narrowed.
+        given: a list for each option of `OPTIONS`; None: it is not given.
+
+    Raises:
+        SpecError: an option that does not narrow it, or a value that an axis cannot take.
+    """
+    found = {option: values for option, values in given.items() if values is not None}
+    if other := [option for option in found if OPTIONS[option] not in axes]:
+        raise SpecError(f"{what} cannot be narrowed by {other[0]}: leave it out")
+    read = {"ipc": _whole, "datasets": lambda name: spelled(str(name))}
+    return {OPTIONS[o]: [read.get(o, partial(_name, o))(value) for value in values] for o, values in found.items()}
 
 
 def _computed(cells: Sequence[Any], store: Store, preset: str, device: str) -> Store:
@@ -190,5 +205,5 @@ def _name(option: str, value: Given) -> str:
 
 def _whole(value: Given) -> int:
     if isinstance(value, bool) or not str(value).isdecimal():
-        raise SpecError(f"ipc must be a whole number of at least 1, not {value!r}")
+        raise SpecError(f"ipc must be a whole number of at least 1, not {value!r}: write it as 1, or as 1,10,50")
     return int(value)

@@ -9,7 +9,7 @@ from cells import cell, frame
 from dclib import experiments, report, results
 from dclib.experiments import RANDOM, ablations, paper
 from dclib.results import Store
-from dclib.support.console import whole, words
+from dclib.support.console import words
 
 
 def lines(text):
@@ -204,7 +204,7 @@ def filled(rows, preset=""):
         given = dict(zip(options[::2], options[1::2], strict=True))
         budget = experiments.find_preset(given.pop("--preset"))
         narrow = {axis: words([given[option]]) if option in given else None for option, axis in OPTIONS.items()}
-        narrow["ipc"] = whole(narrow["ipc"])
+        narrow["ipc"] = narrow["ipc"] and [int(value) for value in narrow["ipc"]]
         grid = [c.place for c in experiments.find(name).cells(budget, **narrow)]
         found[budget.name] = [place for place in places if place in grid]
     return found, places

@@ -3,14 +3,12 @@
 Each checks what it was asked before it loads what computes.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ..errors import SpecError
-from ..support.console import say, seconds, table, whole, words
+from ..support.console import say, seconds, table, words
 from ..support.progress import stopping
 from .options import Datasets, Device, Engine, Ipc, Networks, Preset_, Results, TestNetworks, Variants, examples, option
 
@@ -47,7 +45,7 @@ def run(
 ) -> None:
     """Compute what is missing of a table, record and print it."""
     from .. import experiments
-    from ..reproduce import check, check_records
+    from ..reproduce import check, check_records, narrowed
     from ..results import Store
     from ..results.studied import read
     from ..run.cluster import check_request
@@ -56,8 +54,8 @@ def run(
     check_request(cluster, workers)
     check(preset, False, device, () if cluster else words(datasets) or ())  # on a cluster it is the workers that have the data
     declared = experiments.find(experiment)
-    options = dict(datasets=datasets, networks=networks, test_networks=test_networks, variants=variants, ipc=ipc)
-    given = _given(declared.narrowed_by, experiment, **options, memories=memories, space=[space] if space else None)
+    options = dict(datasets=datasets, networks=networks, test_networks=test_networks, variants=variants, ipc=ipc, memories=memories)
+    given = narrowed(experiment, declared.narrowed_by, **_listed(**options, space=[space] if space else None))
     store, cells = Store(results, preset=preset), declared.cells(budget, **given)
     check_records(given.get("dataset"), store)
     if left := store.incomplete(cells):
@@ -71,20 +69,9 @@ def run(
         say(f"time is up: {len(left)} of {len(cells)} cells are left; the same command goes on from there")
 
 
-def _given(axes: Sequence[str], experiment: str = "", **options: Words) -> dict[str, Any]:
-    """Read the options that are given and narrow an experiment, by the names of its axes; paths are given in full.
-
-    Raises:
-        SpecError: an option that does not narrow the experiment.
-    """
-    from ..experiments import OPTIONS
-    from ..reproduce import in_full
-
-    read = {"datasets": lambda values: in_full(words(values)), "ipc": lambda values: whole(words(values))}
-    given = {name: values for name, values in options.items() if values is not None}
-    if other := [name for name in given if OPTIONS[name] not in axes]:
-        raise SpecError(f"{experiment} cannot be narrowed by {other[0]}: leave it out")
-    return {OPTIONS[name]: read.get(name, words)(values) for name, values in given.items()}
+def _listed(**options: Words) -> dict[str, Words]:
+    """The options with each of their values apart."""
+    return {name: words(values) for name, values in options.items()}
 
 
 def _shown(experiment: str, preset: str, found: Any, given: dict[str, Any]) -> tuple[str, ...]:
@@ -123,7 +110,7 @@ def verify(
     The exit status is 1 if anything differs, or nothing could be compared.
     """
     from .. import experiments
-    from ..reproduce import check
+    from ..reproduce import check, narrowed
     from ..results import Store
     from ..run import verify as verifying
 
@@ -131,8 +118,8 @@ def verify(
     check(preset, False, device, words(datasets) or ())
     names = [experiments.find(experiment).name] if experiment else list(experiments.ALL)
     store = Store(results, preset=preset)
-    options = dict(datasets=datasets, networks=networks, test_networks=test_networks, variants=variants, ipc=ipc)
-    runs = verifying.recorded_runs(names, preset, store, **_given(experiments.AXES, **options))
+    options = _listed(datasets=datasets, networks=networks, test_networks=test_networks, variants=variants, ipc=ipc)
+    runs = verifying.recorded_runs(names, preset, store, **narrowed(experiment, experiments.AXES, **options))
     with stopping() as should_stop:
         how = dict(device=device, engine=engine, should_stop=should_stop)
         checked = verifying.verify(runs, store, networks=networks_each, **how)

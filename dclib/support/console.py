@@ -91,17 +91,6 @@ def words(values: Sequence[str] | None) -> list[str] | None:
     return [word for v in values for word in (v if ":" in v or "=" in v else v.replace(",", " ")).split()] if values else None
 
 
-def whole(texts: Sequence[str] | None) -> list[int] | None:
-    """Read whole numbers; None stays None.
-
-    Raises:
-        SpecError: one is none.
-    """
-    if bad := [text for text in texts or () if not re.fullmatch(r"-?\d{1,9}", text)]:
-        raise SpecError(f"{bad[0]!r} is no whole number: write it as 1 or 1,10,50")
-    return texts and [int(text) for text in texts]
-
-
 def summary(accuracies: Sequence[float]) -> str:
     """Mean ± standard deviation (of the population) of accuracies in percent, and each of them."""
     every = ", ".join(f"{a:.2f}" for a in accuracies)
