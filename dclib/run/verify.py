@@ -4,10 +4,10 @@ The mean over the networks trained again is compared with the mean of the same n
 set's key, so on the machine that recorded them, with as many threads, they are identical to the last bit.
 """
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tabulate import tabulate
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 FLOOR = 1.0  # points that are always allowed
 ERRORS = 3.0  # standard errors of the difference that are allowed beyond
-SAME = 1e-3  # accuracies are recorded to four digits
+EXACT = 1e-3  # accuracies are recorded to four digits
+OK, SAME, DIFFERS, LEFT_OUT = "ok", "ok, identical", "differs", "not compared"
 
 
 def tolerance(recorded: Sequence[float], networks: int) -> float:
@@ -41,48 +42,27 @@ def tolerance(recorded: Sequence[float], networks: int) -> float:
     return max(FLOOR, ERRORS * (stdev(recorded) if len(recorded) > 1 else 0.0) * (2 / networks) ** 0.5)
 
 
-@dataclass(frozen=True)
-class Checked:
-    """What became of one run: of its set, and of its networks trained again.
+class Checked(NamedTuple):
+    """What became of one run.
 
     Args:
         what: the run in words.
-        recorded: the accuracies of the networks that were trained again, as recorded.
-        again: as they came out; none where nothing was trained.
+        recorded: the mean accuracy of the networks that were trained again, as recorded; NaN where none was.
+        again: their mean as they came out.
         allowed: by how many points the means may differ.
-        wrong: what is wrong with the set; empty if nothing is.
-        left_out: why nothing was compared though nothing is wrong; empty if it was.
+        verdict: "ok", "ok, identical" or "differs"; where nothing was trained "differs: " or "not compared: " and the reason.
     """
 
     what: str
-    recorded: tuple[float, ...] = ()
-    again: tuple[float, ...] = ()
-    allowed: float = 0.0
-    wrong: str = ""
-    left_out: str = ""
-
-    @property
-    def difference(self) -> float:
-        """The mean of the networks trained again minus the recorded one; zero where none was."""
-        return fmean(self.again) - fmean(self.recorded) if self.again else 0.0
-
-    @property
-    def identical(self) -> bool:
-        """Whether each network came out as recorded."""
-        return bool(self.again) and all(abs(a - b) < SAME for a, b in zip(self.recorded, self.again, strict=True))
-
-    @property
-    def differs(self) -> bool:
-        """Whether the set is wrong or the means lie too far apart."""
-        return bool(self.wrong) or abs(self.difference) > self.allowed
+    recorded: float = math.nan
+    again: float = math.nan
+    allowed: float = math.nan
+    verdict: str = ""
 
     def row(self) -> list[str]:
-        """For a table: the means, their difference, and the verdict with the reason where there is one."""
-        verdict = "differs" if self.differs else "ok, identical" if self.identical else "ok"
-        if not self.again:
-            return [self.what, *[DASH] * 4, f"differs: {self.wrong}" if self.wrong else f"not compared: {self.left_out}"]
-        means = (f"{fmean(each):.2f}" for each in (self.recorded, self.again))
-        return [self.what, *means, f"{self.difference:+.2f}".replace("-", "−"), f"{self.allowed:.1f}", verdict]
+        """For a table, with the difference of the means."""
+        numbers = [f"{self.recorded:.2f}", f"{self.again:.2f}", f"{self.again - self.recorded:+.2f}".replace("-", "−")]
+        return [self.what, *([DASH] * 4 if math.isnan(self.again) else [*numbers, f"{self.allowed:.1f}"]), self.verdict]
 
 
 def recorded_runs(names: Sequence[str], preset: str, store: Store, **narrow: Sequence | None) -> list[TrainNetworks]:
@@ -154,10 +134,14 @@ def report(checked: Sequence[Checked]) -> str:
 
 def sentence(checked: Sequence[Checked]) -> str:
     """How many agree, how many of them to the last digit, how many differ, and how many were not compared."""
-    agree = [one for one in checked if one.again and not one.differs]
-    differ, left = sum(one.differs for one in checked), sum(bool(one.left_out) for one in checked)
-    counts = f"{len(agree)} agree, {sum(one.identical for one in agree)} of them identical, {differ} differ"
-    return f"Of {len(checked)} recorded runs {counts} and {left} {'was' if left == 1 else 'were'} not compared."
+    n = {begin: sum(one.verdict.startswith(begin) for one in checked) for begin in (OK, SAME, DIFFERS, LEFT_OUT)}
+    counts = f"{n[OK]} agree, {n[SAME]} of them identical, {n[DIFFERS]} differ"
+    return f"Of {len(checked)} recorded runs {counts} and {n[LEFT_OUT]} {'was' if n[LEFT_OUT] == 1 else 'were'} not compared."
+
+
+def failed(checked: Sequence[Checked]) -> bool:
+    """Whether anything differs, or nothing could be compared."""
+    return any(c.verdict.startswith(DIFFERS) for c in checked) or all(c.verdict.startswith(LEFT_OUT) for c in checked)
 
 
 def _verify(run: TrainNetworks, runner: "Runner", networks: int) -> Checked:
@@ -167,9 +151,9 @@ def _verify(run: TrainNetworks, runner: "Runner", networks: int) -> Checked:
     try:
         made = recorded_set(run, store)
     except FileError as error:
-        return Checked(run.words, wrong=str(error))
+        return Checked(run.words, verdict=f"{DIFFERS}: {error}")
     except DataError as error:
-        return Checked(run.words, left_out=str(error))
+        return Checked(run.words, verdict=f"{LEFT_OUT}: {error}")
     accuracies = store.accuracies(run.key)
     chosen = sorted(accuracies)[:networks]
 
@@ -178,8 +162,9 @@ def _verify(run: TrainNetworks, runner: "Runner", networks: int) -> Checked:
 
     runner.engine = _engine(runner.engine, store.records[run.key][0], runner.where.type)
     train_named(runner, [(run, j) for j in chosen], {run.key: made}, max(accuracies) + 1, on_network)  # as some of all that are
-    allowed = tolerance(list(accuracies.values()), len(chosen))
-    return Checked(run.words, tuple(accuracies[j] for j in chosen), tuple(again[j] for j in chosen), allowed)
+    means, allowed = [fmean(x[j] for j in chosen) for x in (accuracies, again)], tolerance(list(accuracies.values()), len(chosen))
+    same = all(abs(accuracies[j] - again[j]) < EXACT for j in chosen)
+    return Checked(run.words, *means, allowed, DIFFERS if abs(means[1] - means[0]) > allowed else SAME if same else OK)
 
 
 def recorded_set(run: TrainNetworks, store: Store) -> CondensedSet:
