@@ -308,7 +308,9 @@ def test_table_4_in_our_numbers_and_the_papers():
     assert "45 of 60" not in report.search_missing(some_search())
     narrowed = report.search_missing(some_search(without=("early",)), datasets=None, space="width=8 depth=1")
     assert narrowed.endswith("`dclib run nas --preset cpu --space 'width=8 depth=1'` computes them.")
-    assert report.search_missing(some_search(without=("early",))).startswith("12 of 60 trainings of architectures are not recorded")
+    assert report.search_missing(some_search(without=("early",))).startswith(
+        "12 of 60 trainings of architectures are not recorded"
+    )
 
 
 def test_what_the_table_says_of_the_architectures_without_batch_norm():
