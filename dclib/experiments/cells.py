@@ -39,7 +39,8 @@ WHOLE = "whole"  # the whole training set
 ORS = {"ors": 1.0, "ors-tenth": 0.1, "ors-hundredth": 0.01}  # optimal random selection: the share of the best sets that counts
 REAL = (RANDOM, *GUIDED, WHOLE, *ORS)
 GAN = "gan"  # images drawn by a conditional GAN
-INSTEAD = tuple(name for name in dict.fromkeys((*REAL, GAN, *DD, *METHODS)) if name != "condense")  # of a network
+# what may stand in place of a network
+INSTEAD = tuple(name for name in dict.fromkeys((*REAL, GAN, *DD, *METHODS)) if name != "condense")
 COST = {"MLP": 0.001, "LeNet": 0.01, "AlexNet": 3.0, "VGG11": 3.5, "ResNet18": 9.0} | dict.fromkeys(REAL, 0.0)  # ConvNet: 1
 COST |= {GAN: 5.0} | dict.fromkeys(DD, 2.0)
 SETS = 5  # so many sets count where they are recorded, whether or not a preset asks for them
