@@ -21,10 +21,8 @@ RECORDED = ("seconds", "losses", "skipped", "data_hash", "course")  # of what a 
 
 def make_set(runner: "Runner", run: MakeSet) -> CondensedSet:
     """Return the set of a run: read it, or make, keep and record it; of real images, only their indices are kept."""
-    return _learn(runner, run) if run.learned else _choose(runner, run)
-
-
-def _learn(runner: "Runner", run: MakeSet) -> CondensedSet:
+    if not run.learned:
+        return _choose(runner, run)
     store = runner.store
     if path := store.find_set(run.key):
         made = CondensedSet.load(path)
