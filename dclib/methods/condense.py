@@ -1,6 +1,6 @@
 """Algorithm 1 as a method among others: `core.condense` under a progress bar."""
 
-from ..core.condense import condense
+from ..core import condense as algorithm
 from ..data.dataset import Dataset
 from ..spec import MakeSet
 from ..support.progress import Progress
@@ -14,6 +14,6 @@ def make(run: MakeSet, dataset: Dataset, context: Context) -> Made:
     with Progress(what, h.outer_steps, hidden=ranks.rank > 0) as progress:
         callbacks = progress.follow(lambda state: f"loss {state.losses[-1]:.1f}", *context.looks)
         how = dict(engine=context.engine, ranks=ranks, longest=context.longest)
-        state = condense(dataset, h, seed=run.seed, **how, **callbacks, **context.how)
+        state = algorithm.condense(dataset, h, seed=run.seed, **how, **callbacks, **context.how)
     about = {"seconds": round(state.seconds, 2), "losses": [round(x, 3) for x in state.losses], "engine": state.engine}
     return Made(state.images, about | ({"world_size": ranks.count} if ranks.count > 1 else {}))
