@@ -337,6 +337,9 @@ def test_every_hyper_parameter_is_in_the_key_and_the_number_of_networks_is_not()
     changed = {f: other.get(f, 0.25 if "momentum" in f or "lr" in f else 7) for f in fields}
     assert len({MakeSet("digits", hyper=Condensation(**{f: value})).key for f, value in changed.items()}) == len(fields)
     assert all(MakeSet("digits", hyper=Condensation(**{f: value})).key != MakeSet("digits").key for f, value in changed.items())
+    others = dict(dataset="usps"), dict(seed=1), dict(image_size=32), dict(method="random")
+    sets = [MakeSet(**{"dataset": "digits", **other}) for other in ({}, *others)]
+    assert len({made.key for made in sets}) == len({TrainNetworks(made).key for made in sets}) == 5
     herded = MakeSet("digits", "herding", whole=WholeTraining("digits"))
     guides = dataclasses.replace(herded, whole=WholeTraining("digits", epochs=6)), dataclasses.replace(herded, method="k-center")
     assert len({herded.key, herded.whole.key, *(one.key for one in guides)}) == 4
