@@ -176,9 +176,12 @@ def test_every_image_of_a_small_class_serves_the_statistics(make_dataset, real_b
 RESUMED = dict(ipc=2, network_epochs=2, outer_steps=5)  # two inner steps in an outer step
 
 
-@pytest.mark.parametrize("changes", [RESUMED, RESUMED | dict(image_lr=1.0, image_lr_end=0.1)], ids=["constant", "decaying"])
-@pytest.mark.parametrize("stops", [[1], [5, 3], [4, 4]], ids=str)  # inside an outer step and between two
+DECAYING = RESUMED | dict(image_lr=1.0, image_lr_end=0.1)
+
+
+@pytest.mark.parametrize(("changes", "stops"), [(RESUMED, [5, 3]), (RESUMED, [4, 4]), (DECAYING, [1, 3])], ids=str)
 def test_stopped_before_any_inner_step_a_run_continues_to_the_identical_result(made, tmp_path, changes, stops):
+    """Inside an outer step and between two."""
     hyper, path, done, resumed = small(**changes), tmp_path / "run", 0, []
     for asked in stops:
         done += asked // 2
@@ -193,6 +196,7 @@ DIFFERENT = [({"ipc": 2}, {}, "run"), ({"patience": 2}, {}, "run"), ({"outer_ste
 DIFFERENT += [({}, {"seed": 1}, "seed"), ({}, {"engine": "compiled"}, "engine")]
 
 
+@pytest.mark.slow  # torch's compiler is imported
 @pytest.mark.parametrize("longest", [0, 9])
 def test_a_checkpoint_of_another_run_is_refused_and_left_as_it_is(made, tmp_path, monkeypatch, longest):
     path = tmp_path / "run"

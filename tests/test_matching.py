@@ -22,10 +22,9 @@ WHOLE = {
     "ConvNet:width=8,depth=2,pooling=max,activation=leakyrelu": (1, 8),
     "ConvNet:width=8,depth=2,pooling=none,activation=sigmoid": (1, 8),
     "LeNet": (1, 28),
-    "AlexNet": (1, 12),
     "AlexCifarNet": (3, 16),
 }
-LARGE = {"VGG11": (1, 28), "ResNet18": (1, 8), "ResNet18:norm=layer,downsampling=stride": (1, 9)}
+LARGE = {"AlexNet": (1, 12), "VGG11": (1, 28), "ResNet18": (1, 8), "ResNet18:norm=layer,downsampling=stride": (1, 9)}
 
 
 @pytest.fixture

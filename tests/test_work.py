@@ -27,10 +27,9 @@ def counted(*calls):
     return counter.get_total_flops()
 
 
-@pytest.mark.parametrize("stage", ["condense", "train"])
-@pytest.mark.parametrize(("channels", "size"), [(1, 28), (3, 32)])
+@pytest.mark.parametrize(("stage", "channels", "size"), [("condense", 1, 28), ("train", 3, 32)])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_forward_pass_has_the_operations_that_torch_counts(name, channels, size, stage):
+def test_a_forward_pass_has_the_operations_that_torch_counts(name, stage, channels, size):
     net = Network.parse(name).resolve(stage)
     model = networks.build(net, channels=channels, classes=10, size=(size, size), seed=0, stage=stage)
     assert forward(net, channels, size, 10) == counted((model, torch.zeros(1, channels, size, size)))
