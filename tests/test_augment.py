@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import refused
 
 from dclib.core import reference
 from dclib.core.augment import augment, crop, rotate, scale
-from dclib.errors import SpecError
 from dclib.spec import AUGMENTATIONS
 
 SHAPES = [(1, 28, 28), (3, 32, 32), (2, 9, 14), (1, 14, 9)]
@@ -100,10 +98,6 @@ def test_shapes_and_types_are_kept_and_the_input_is_left_alone(operation, dtype)
         assert (out.shape, out.dtype) == (images.shape, dtype)
         assert out.isfinite().all()
         assert torch.equal(images, before)
-
-
-def test_unknown_operation_is_refused():
-    refused("croop", "'crop'", call=lambda: augment(pictures(2, (1, 4, 4)), ("scale", "croop"), generator()), error=SpecError)
 
 
 @pytest.mark.cuda

@@ -6,7 +6,6 @@ import json
 import pytest
 
 from dclib import experiments
-from dclib.errors import SpecError
 from dclib.experiments import (
     AXES,
     CORESETS,
@@ -217,8 +216,3 @@ def test_on_the_diagonal_a_set_is_tested_with_its_own_network():
     cells = Table("x", "Table X", "?", grid, diagonal=True).cells(CPU)
     pairs = [(c.network, c.test_network) for c in cells]
     assert pairs == [("MLP", "MLP"), ("LeNet", "LeNet"), (RANDOM, "MLP"), (RANDOM, "LeNet")]
-
-
-def test_an_axis_that_the_experiment_lacks_is_refused():
-    with pytest.raises(SpecError, match="unknown axis of cross_arch 'networks': did you mean 'network'"):
-        CROSS_ARCH.cells(CPU, networks=["MLP"])
