@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dclib.errors import FileError
 from dclib.support import files
-from dclib.support.files import append_line, check_writable, checksum, write_atomic
+from dclib.support.files import append_line, check_writable, write_atomic
 
 quick = settings(max_examples=15, deadline=None, derandomize=True)
 records = st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=20), max_size=3).map(json.dumps)
@@ -112,12 +112,3 @@ def test_lines_of_several_processes_do_not_mix(tmp_path):
     lines = (tmp_path / "lines").read_text().splitlines()
     assert sorted(lines) == sorted(digit * (1 + i * 37) for digit in "123" for i in range(50))
     assert os.listdir(tmp_path) == ["lines"]
-
-
-@quick
-@given(st.binary(min_size=1, max_size=50), st.data())
-def test_the_checksum_sees_every_bit(content, data):
-    bit = data.draw(st.integers(0, 8 * len(content) - 1))
-    changed = bytearray(content)
-    changed[bit // 8] ^= 1 << bit % 8
-    assert checksum(bytes(changed)) != checksum(content) == checksum(content[:3], content[3:])

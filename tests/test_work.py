@@ -73,6 +73,7 @@ def test_the_first_task_that_all_memories_share_is_counted_once():
     assert counts["random", 1.0] == counts["herding", 1.0] == (100 + 20) * (TRAINING + 1) * 8 + tests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", experiments.PRESETS.values(), ids=experiments.PRESETS)
 def test_every_declared_run_is_counted(preset):
     runs = {run for e in experiments.ALL.values() for cell in e.cells(preset)[::4] for run in cell.runs()[0].behind()}
