@@ -188,18 +188,9 @@ def new_runner():
 
 
 @pytest.fixture
-def dataset(make_dataset, monkeypatch):
-    """Three classes of ten images, which every run loads, whatever it asks for."""
-    found = make_dataset(10, 10, 10)
-    for module in (run, loading):
-        monkeypatch.setattr(module, "load", lambda name, *shape: found)
-    return found
-
-
-@pytest.fixture
-def runner(dataset, tmp_path, new_runner):
+def runner(own, tmp_path, new_runner):
     """Does runs on these images and records them in a new folder."""
-    return new_runner(tmp_path)
+    return new_runner(tmp_path / "here")
 
 
 @pytest.fixture

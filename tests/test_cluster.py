@@ -12,6 +12,7 @@ import time
 
 import pytest
 import torch
+from helpers import stop_after
 
 from dclib import experiments
 from dclib.errors import ClusterError, SpecError
@@ -244,11 +245,6 @@ def test_a_cluster_does_first_what_runs_need(coresets, address, tmp_path):
 
 
 # --- what a worker returns
-
-
-def stop_after(calls):
-    asked = iter([False] * calls)
-    return lambda: next(asked, True)
 
 
 def test_a_stopped_run_hands_over_what_it_has_and_each_is_recorded_once(cells, tmp_path, one_lane):

@@ -38,14 +38,6 @@ def test_each_step_of_herding_is_the_best_there_is(n, seed):
         assert gaps[chosen[i]] == pytest.approx(min(gaps.values()))
 
 
-def test_the_mean_of_herding_comes_nearer_than_that_of_random_images():
-    features = points(300, 0, 8)
-    mean, herd = features.mean(0), herding(features, 40)
-    for ipc in (5, 10, 20, 40):
-        drawn = [float((features[torch.randperm(300, generator=generator(s))[:ipc]].mean(0) - mean).norm()) for s in range(20)]
-        assert float((features[herd[:ipc]].mean(0) - mean).norm()) < 0.5 * min(drawn)
-
-
 @quick
 @given(st.integers(2, 9), seeds)
 def test_k_center_is_the_greedy_choice_written_out(n, seed):

@@ -7,7 +7,6 @@ import torch
 from pages import shown
 
 from dclib import experiments
-from dclib.errors import SpecError
 from dclib.experiments import CORESETS, CPU, METHOD, SMOKE
 from dclib.report import costs
 from dclib.results import Store
@@ -55,6 +54,7 @@ def test_recorded_runs_cost_what_they_took_and_others_are_forecast_from_them(sto
     assert hours(found[ALL]) < sum(hours(row) for name, row in found.items() if name != ALL), "shared runs count once in all"
 
 
+@pytest.mark.slow
 def test_a_forecast_scales_with_the_operations_of_the_nearest_known_run(store):
     (cell,) = CORESETS.cells(CPU, dataset="mnist", ipc=1, network="ConvNet")
     one = cell.runs()[0]
@@ -68,11 +68,13 @@ def test_a_forecast_scales_with_the_operations_of_the_nearest_known_run(store):
     assert hours(table(preset="cpu")["method"]) == pytest.approx(expected / 3600, rel=0.05)
 
 
+@pytest.mark.slow
 def test_runs_side_by_side_cost_the_share_of_the_machine_that_each_had(store, method):
     record(store, dataclasses.replace(method, networks=2), 40.0, share=0.5, accuracies={"1": 81.0})
     assert hours(table()["method"]) == pytest.approx((36 + (18 + 20) / 2) / 3600, abs=6e-4)
 
 
+@pytest.mark.slow
 def test_of_an_unknown_share_hours_are_the_most_that_they_can_be(store):
     (run,) = METHOD.cells(SMOKE)[0].runs()
     record(store, run.set, 27.0, share=None)
@@ -80,12 +82,14 @@ def test_of_an_unknown_share_hours_are_the_most_that_they_can_be(store):
     assert table()["method"][1:3] == ["≤ 0.015", "100 %"]
 
 
+@pytest.mark.slow
 def test_records_on_a_gpu_are_apart(store, method):
     record(store, method.set, 90.0, device="a GPU")
     record(store, method, 18.0, device="a GPU", accuracies={"0": 80.0})
     assert table()["method"][1:4] == ["0.015", "100 %", "≈ 0.030"]
 
 
+@pytest.mark.slow
 def test_without_records_nothing_is_forecast_and_nothing_drawn(store):
     page = shown("costs", preset="smoke")
     assert all(row[2:5] == ["—", "—", "not measured"] and row[6] == "—" for row in page["table"])
@@ -93,12 +97,7 @@ def test_without_records_nothing_is_forecast_and_nothing_drawn(store):
     assert page["figure"].render().startswith(b"\x89PNG")
 
 
-def test_narrowed_to_a_data_set_what_needs_others_is_left_out(store, method):
-    assert table(datasets="digits").keys() == table().keys() - {"continual"}
-    with pytest.raises(SpecError, match="did you mean 'datasets'"):
-        table(dataset="mnist")
-
-
+@pytest.mark.slow
 def test_of_sets_on_one_trajectory_the_longest_counts():
     declared = {run.set.key: run.set for cell in experiments.find("ablation_loops").cells(SMOKE) for run in cell.runs()}
     planned = {row["key"] for row in costs.planned("smoke") if row["experiment"] == "ablation_loops"}
@@ -107,10 +106,7 @@ def test_of_sets_on_one_trajectory_the_longest_counts():
     assert set(counted) == {max(made.hyper.outer_steps for made in declared.values())}
 
 
-def test_every_experiment_is_planned():
-    assert {row["experiment"] for row in costs.planned("smoke")} == {*experiments.ALL}
-
-
+@pytest.mark.slow
 def test_the_pace_is_that_of_the_records(store):
     cells = {c.network: c for c in CORESETS.cells(CPU, dataset="mnist", ipc=1)}
     condensed, random = (cells[name].runs()[0] for name in ("ConvNet", "random"))

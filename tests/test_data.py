@@ -35,7 +35,7 @@ from dclib.data.formats import IDX
 from dclib.errors import DataError
 from dclib.reproduce import check_dataset
 
-quick = settings(max_examples=30, deadline=None, derandomize=True)
+quick = settings(max_examples=20, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31)
 
 
@@ -322,7 +322,7 @@ def test_a_file_of_another_kind_is_called_what_it_is(tmp_path, monkeypatch):
 
 
 def test_sizes_and_channels_that_cannot_be(tmp_path):
-    for option in ({"image_size": -1}, {"image_size": True}, {"channels": 2}):
+    for option in ({"image_size": True}, {"channels": 2}):
         unread(*option.values(), name="digits", **option)
     path = saved(tmp_path / "a.npz", **made(2, channels=2, size=(6, 8)))
     found = load(path), load(path, image_size=5)
@@ -331,13 +331,6 @@ def test_sizes_and_channels_that_cannot_be(tmp_path):
 
 
 # --- names, paths and torchvision's files ----------------------------------------------------------------------------
-
-
-def test_names_of_nothing(root):
-    saved(root / "flowers.npz", **made(4))
-    unread("'mnits'", "did you mean 'mnist'?", "cifar100", "flowers", ".npz", name="mnits")
-    for name in ("digit+inverted", "digits+mirrored", "turned"):
-        unread("unknown data set", "mnist", name=name)
 
 
 def test_a_path_is_told_from_a_name_once(tmp_path, monkeypatch, root):
@@ -479,11 +472,11 @@ def test_debians_fashionmnist_and_damaged_files(root, tmp_path):
     assert (root / "MNIST" / "raw" / IDX[0]).exists()  # the user's file, not a download of ours
 
 
-@pytest.mark.parametrize("name", sources.KNOWN.keys() - {"digits"})
-def test_without_network_and_files_three_ways_are_named(root, name):
-    for download in (True, False):
-        text = unread(name, f"{name}.npz", *ARRAYS, root, sources.KNOWN[name].files[0], "network", name=name, download=download)
-        assert ("no network" in text or "Error downloading" in text) == download
+def test_without_network_and_files_three_ways_are_named(root):
+    for name in ("mnist", "usps", "svhn10k"):
+        text = unread(name, f"{name}.npz", *ARRAYS, root, sources.KNOWN[name].files[0], "network", name=name)
+        assert "no network" in text or "Error downloading" in text
+        assert "Error downloading" not in unread(name, "network", name=name, download=False)
 
 
 class Response(io.BytesIO):

@@ -55,7 +55,6 @@ def test_how_images_are_divided_among_the_steps():
 
 SMOOTH = ConvNet(width=4, depth=2, activation="sigmoid", init="xavier")
 CASES = [
-    (SMOOTH, {"ipc": 2, "steps": 2, "passes": 2}),
     (SMOOTH, {"ipc": 4, "steps": 2, "passes": 1}),
     (SMOOTH, {"ipc": 2, "steps": 4, "passes": 2}),
     (MLP(width=8, activation="sigmoid"), {"ipc": 1, "steps": 2, "passes": 3}),

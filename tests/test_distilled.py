@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from cells import cell, frame
+from helpers import stop_after
 
 from dclib import experiments
 from dclib.core import networks, train
@@ -25,16 +26,6 @@ SET = MakeSet("made", "distill", 0, Condensation(ipc=2), distillation=HYPER)
 REPLAY = TrainNetworks(SET, Training(network=TINY).resolve(), 2, "rates")
 OTHER = Training(network=ConvNet(width=4, depth=2), epochs=3).resolve()
 HERE = dict(device="cpu", engine="eager")
-
-
-@pytest.fixture
-def runner(own, tmp_path, new_runner):
-    return new_runner(tmp_path / "here")
-
-
-def stop_after(calls):
-    asked = iter([False] * calls)
-    return lambda: next(asked, True)
 
 
 # --- the set and its test

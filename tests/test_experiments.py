@@ -6,7 +6,6 @@ import json
 import pytest
 
 from dclib import experiments
-from dclib.errors import SpecError
 from dclib.experiments import (
     AXES,
     CORESETS,
@@ -26,7 +25,7 @@ from dclib.experiments import (
 )
 from dclib.experiments.ablations import ABLATIONS
 from dclib.experiments.dd import DD
-from dclib.spec import GUIDED, ConvNet, MakeSet, TrainNetworks, full, spell
+from dclib.spec import GUIDED, ConvNet, TrainNetworks, full, spell
 
 TABLES = (*experiments.tables.TABLES, *ABLATIONS)
 
@@ -39,26 +38,6 @@ def cell(preset, network="ConvNet", test_network="ConvNet", **more):
 # --- keys
 
 
-def test_the_key_knows_neither_the_preset_nor_the_number_of_networks():
-    run = cell(CPU).runs()[0]
-    assert dataclasses.replace(run, networks=20).key == run.key
-    renamed = dataclasses.replace(CPU, name="other", purpose="another", sets=7, networks=9)
-    assert cell(renamed).runs()[0].key == run.key
-    assert cell(PAPER).runs()[0].key != run.key
-
-
-def test_whatever_changes_the_result_changes_the_key():
-    run = cell(CPU).runs()[0]
-    changes = ({"dataset": "usps"}, {"seed": 1}, {"image_size": 32}, {"method": "random"})
-    numbers = ({"ipc": 2}, {"outer_steps": 151}, {"image_lr": 0.2}, {"bn": "true"}, {"patience": 5}, {"network": ConvNet(depth=2)})
-    sets = [run.set, *(dataclasses.replace(run.set, **change) for change in changes)]
-    sets += [dataclasses.replace(run.set, hyper=dataclasses.replace(run.set.hyper, **change)) for change in numbers]
-    assert len({s.key for s in sets}) == len(sets)
-    assert len({dataclasses.replace(run, set=s).key for s in sets}) == len(sets)
-    other = dataclasses.replace(run, hyper=dataclasses.replace(run.hyper, epochs=301))
-    assert other.key != run.key
-
-
 SHARED = [  # experiments whose ConvNet on MNIST, at a preset and so many images per class, is one run
     (CPU, 1, ["method", "coresets"]),
     (CPU, 10, ["coresets", "images_per_class"]),
@@ -67,16 +46,12 @@ SHARED = [  # experiments whose ConvNet on MNIST, at a preset and so many images
 ]
 
 
-@pytest.mark.parametrize(("preset", "ipc", "names"), SHARED, ids=lambda v: "-".join(v) if isinstance(v, list) else "")
-def test_one_run_serves_every_table(preset, ipc, names):
-    place = dict(dataset="mnist", ipc=ipc, network="ConvNet", test_network="ConvNet")
-    cells = [experiments.find(name).cells(preset, **place)[0] for name in names]
-    assert len({cell.runs([0])[0].key for cell in cells}) == 1
-
-
-def test_networks_that_are_trained_share_the_set_and_random_images_are_those_of_any_preset():
-    assert METHOD.cells(CPU, dataset="mnist")[0].make_set(0).key == cell(CPU, test_network="LeNet").make_set(0).key
-    assert cell(CPU, RANDOM).make_set(0).key == cell(PAPER, RANDOM).make_set(0).key == MakeSet("mnist", "random").key
+def test_one_run_serves_every_table():
+    for preset, ipc, names in SHARED:
+        place = dict(dataset="mnist", ipc=ipc, network="ConvNet", test_network="ConvNet")
+        cells = [experiments.find(name).cells(preset, **place)[0] for name in names]
+        assert len({cell.runs([0])[0].key for cell in cells}) == 1, names
+    assert cell(CPU, RANDOM).make_set(0).key == cell(PAPER, RANDOM).make_set(0).key, "random images are those of any preset"
 
 
 def test_one_training_on_the_whole_set_serves_all_who_need_it():
@@ -105,10 +80,10 @@ def test_table_1_at_each_preset():
 def test_optimal_random_selection_takes_many_draws_with_one_network_each():
     """Its draws are the random row's, and more."""
     cells = {c.network: c for c in MORE_BASELINES.cells(CPU)}
-    assert [(len(cells[name].runs()), cells[name].networks) for name in ORS] == [(100, 1)] * 3
+    assert [(cells[name].sets, cells[name].networks) for name in ORS] == [(100, 1)] * 3
     first = CORESETS.cells(CPU, dataset="mnist", ipc=1, network=RANDOM)[0].runs()
-    assert [run.key for run in cells["ors"].runs()][:2] == [run.key for run in first]
-    assert len(MORE_BASELINES.cells(PAPER, dataset="mnist", ipc=1, network="ors")[0].runs()) == 1000
+    assert [run.key for run in cells["ors"].runs(range(2))] == [run.key for run in first]
+    assert MORE_BASELINES.cells(PAPER, dataset="mnist", ipc=1, network="ors")[0].sets == 1000
 
 
 # --- what the presets spell out
@@ -120,7 +95,7 @@ def test_every_cell_spells_out(experiment, preset):
     cells = experiment.cells(preset)
     assert len({tuple(c.place.items()) for c in cells}) == len(cells) > 0
     for c in cells:
-        seeds = range(min(c.sets, 10))  # of the 1000 draws of optimal random selection some
+        seeds = range(min(c.sets, 2))
         runs = c.runs(seeds)
         assert [run.seed if c.network == WHOLE else run.set.seed for run in runs] == list(seeds)
         assert len({run.key for run in runs}) == len(runs)
@@ -159,12 +134,6 @@ def test_the_papers_stage_t():
     assert (training.lr, training.momentum, training.weight_decay, training.batch) == (0.01, 0.9, 5e-4, 256)
     plain = METHOD.cells(PAPER, dataset="fashionmnist")[0].runs()[0].hyper
     assert (plain.epochs, plain.augment) == (300, "none")
-
-
-def test_a_convnet_with_batch_norm_is_trained_with_crops_and_noise():
-    for dataset in ("mnist", "cifar10"):
-        training = cell(PAPER, test_network="ConvNet:norm=batch", dataset=dataset).runs()[0].hyper
-        assert (training.epochs, training.augment) == (1000, "crop+noise")
 
 
 def test_smaller_presets_differ_from_the_paper_only_in_budget():
@@ -214,11 +183,6 @@ def test_an_ablation_has_its_budget_in_the_run():
     assert (run.set.hyper.outer_steps, run.set.hyper.real_batch, run.hyper.epochs, run.networks) == (60, 32, 300, 3)
 
 
-def test_a_variant_goes_before_the_budget():
-    cell = dataclasses.replace(METHOD.cells(CPU, dataset="mnist", variant="real_batch=16")[0], budget="outer_steps=7,real_batch=8")
-    assert (cell.make_set(0).hyper.outer_steps, cell.make_set(0).hyper.real_batch) == (7, 16)
-
-
 @pytest.mark.parametrize(
     ("narrow", "points"),
     [
@@ -252,17 +216,3 @@ def test_on_the_diagonal_a_set_is_tested_with_its_own_network():
     cells = Table("x", "Table X", "?", grid, diagonal=True).cells(CPU)
     pairs = [(c.network, c.test_network) for c in cells]
     assert pairs == [("MLP", "MLP"), ("LeNet", "LeNet"), (RANDOM, "MLP"), (RANDOM, "LeNet")]
-
-
-def test_an_axis_that_the_experiment_lacks_is_refused():
-    with pytest.raises(SpecError, match="unknown axis of cross_arch 'networks': did you mean 'network'"):
-        CROSS_ARCH.cells(CPU, networks=["MLP"])
-
-
-def test_unknown_names_are_refused():
-    with pytest.raises(SpecError, match="did you mean 'cross_arch'"):
-        experiments.find("cross_arc")
-    with pytest.raises(SpecError, match="unknown preset 'best'"):
-        experiments.find_preset("best")
-    assert experiments.find("method") is METHOD
-    assert experiments.find_preset("cpu") is CPU

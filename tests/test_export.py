@@ -67,7 +67,7 @@ def chosen(command):
     return CondensedSet.load("set.safetensors")
 
 
-@pytest.mark.parametrize(("form", "test"), [("npz", []), ("png", ["--test"])])
+@pytest.mark.parametrize(("form", "test"), [("npz", []), pytest.param("png", ["--test"], marks=pytest.mark.slow)])
 def test_dclib_reads_what_it_exports(form, test, chosen, command):
     out = command("export", "set.safetensors", "--to", form, "-o", f"out.{form}", *test)[1]
     assert out.startswith(f"out.{form} is made (20 images, 797 test images)\n")

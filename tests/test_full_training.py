@@ -2,10 +2,6 @@
 
 import dataclasses
 import itertools
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 import torch
@@ -13,11 +9,11 @@ import torch.nn.functional as F
 from helpers import assert_close, refused, same, stop_after
 
 from dclib.core import checkpoint, engine, networks
-from dclib.data.dataset import generator, load
+from dclib.data.dataset import generator
 from dclib.errors import DataError, Diverged, FileError, Interrupted
 from dclib.methods import full_training
 from dclib.results import Store
-from dclib.run import compute, loading
+from dclib.run import compute
 from dclib.spec import Condensation, ConvNet, MakeSet, WholeTraining, full
 
 THIN = ConvNet(width=4, depth=2)
@@ -77,6 +73,7 @@ def test_it_tells_dark_images_from_bright_ones_unless_the_rate_is_too_high(make_
 # --- checkpoints (and in test_loop.py)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not engine.has_compiler(), reason="torch.compile needs g++ or clang++ on the CPU")
 def test_another_engine_does_not_continue_a_training_but_reads_a_finished_one(made, tmp_path):
     file = tmp_path / "state"
@@ -86,30 +83,6 @@ def test_another_engine_does_not_continue_a_training_but_reads_a_finished_one(ma
         train(made, engine="compiled", checkpoint=file)
     done = train(made, checkpoint=file)
     assert same(train(made, engine="compiled", checkpoint=file), done)
-
-
-@pytest.mark.slow
-def test_killed_it_goes_on_to_the_same_end(tmp_path):
-    code = """if True:
-        import sys
-        from dclib.core import resume
-        from dclib.data.dataset import load
-        from dclib.methods import full_training
-        from dclib.spec import ConvNet, WholeTraining
-        resume.CHECKPOINT_SECONDS = 0.0
-        recipe = WholeTraining("digits", ConvNet(width=4, depth=2), epochs=2, batch=50)
-        full_training.train(load("digits"), recipe, device="cpu", engine="eager", checkpoint=sys.argv[1])
-    """
-    file, recipe, resumed = tmp_path / "killed", WholeTraining("digits", THIN, epochs=2, batch=50), []
-    process = subprocess.Popen([sys.executable, "-c", code, str(file)])
-    while not file.exists() and process.poll() is None:
-        time.sleep(0.01)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL
-    digits = load("digits")
-    state = train(digits, recipe, checkpoint=file, on_resume=lambda state: resumed.append(state.k))
-    assert 0 < resumed[0] < 2 * 36
-    assert same(state, train(digits, recipe))
 
 
 # --- runs
@@ -136,7 +109,7 @@ def test_the_upper_bound_is_recorded_once(runner):
     assert len(record["epoch_accuracies"]) == 5
 
 
-def test_one_training_serves_every_choice_and_is_repeated_if_its_file_is_gone(runner, dataset, make_dataset, monkeypatch):
+def test_one_training_serves_every_choice_and_is_repeated_if_its_file_is_gone(runner, own, save_own, tmp_path):
     runner.should_stop = stop_after(3)
     with pytest.raises(Interrupted, match="3 of 20 steps"):
         runner.do(HERD)
@@ -146,7 +119,7 @@ def test_one_training_serves_every_choice_and_is_repeated_if_its_file_is_gone(ru
     (record,) = Store(runner.store.root).records[HERD.key]
     indices = torch.tensor(record["indices"])
     assert indices.shape == (3, 2)
-    assert torch.equal(torch.from_numpy(made.images), dataset.normalise(dataset.x_train[indices.flatten()]))
+    assert torch.equal(torch.from_numpy(made.images), own.normalise(own.x_train[indices.flatten()]))
     assert made.labels.tolist() == [0, 0, 1, 1, 2, 2]
     assert record["set_hash"] == made.hash
     assert list(runner.store.root.rglob("sets/*")) == [], "the indices are kept, and no images"
@@ -164,6 +137,5 @@ def test_one_training_serves_every_choice_and_is_repeated_if_its_file_is_gone(ru
     assert all(torch.equal(t, repeated[name]) for name, t in first.items())
     assert len(Store(runner.store.root).records[RECIPE.key]) == 1
 
-    for module in (compute, loading):
-        monkeypatch.setattr(module, "load", lambda name, *shape: make_dataset(10, 10, 10, seed=1))
+    save_own(tmp_path / "data" / "made.npz", seed=1)
     refused("has changed since", call=lambda: compute.Runner(Store(runner.store.root), "cpu", **here).do(HERD), error=DataError)

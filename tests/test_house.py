@@ -1,7 +1,6 @@
 """The structure of the project: which package may import which, and which files must say the same."""
 
 import ast
-import os
 import re
 import subprocess
 import sys
@@ -48,6 +47,7 @@ def package(module: str) -> str:
     return module.split(".")[1] if "." in module else "__init__"
 
 
+@cache
 def imports(module: str) -> set[str]:
     """The modules and packages of dclib that a module imports, at its top or inside a function, but not for types alone."""
     found, tree = set(), ast.parse(MODULES[module].read_text())
@@ -87,10 +87,6 @@ def test_torch_is_not_loaded_before_it_is_needed():
     code = f"import sys\nfor m in {names!r}:\n    __import__(m)\n    assert 'torch' not in sys.modules, m\n"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert done.returncode == 0, done.stderr.strip().splitlines()[-1]
-
-
-def test_every_module_says_what_it_is():
-    assert not [module for module, path in MODULES.items() if not ast.get_docstring(ast.parse(path.read_text()))]
 
 
 def test_results_stay_under_25_megabytes():
@@ -190,10 +186,3 @@ def test_the_page_on_the_library_has_every_public_name():
 
     documented = re.findall(r"^\.\. auto\w+:: dclib\.(\w+)$", (ROOT / "book/api.md").read_text(), re.M)
     assert sorted(documented) == dclib.__all__
-
-
-def test_ci_runs_what_the_readme_tells_a_contributor_to_run():
-    script = ROOT / ".ci/run"
-    assert os.access(script, os.X_OK)
-    assert "make test" in script.read_text()
-    assert "make test" in (ROOT / "README.md").read_text()

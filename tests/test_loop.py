@@ -57,7 +57,7 @@ WORKS = {
 }
 
 
-@pytest.mark.parametrize("stops", [(0,), (2,), (1, 2)], ids=str)
+@pytest.mark.parametrize("stops", [(0,), (1, 2)], ids=str)
 @pytest.mark.parametrize("what", WORKS)
 def test_stopped_anywhere_it_continues_to_the_same_bits(made, make_dataset, tmp_path, what, stops):
     learn, hyper, change = WORKS[what]
@@ -152,6 +152,8 @@ def test_a_damaged_checkpoint_is_refused(tmp_path, keep):
     """Cut short, or without one of its tensors."""
     file = tmp_path / "c"
     loop.save_tensors(file, {"x" if keep is not None else "y": torch.zeros(2)}, {"k": 1, "losses": [0.0], "seconds": 0.0}, IDENTITY)
-    file.write_bytes(file.read_bytes()[:keep])
+    damaged = file.read_bytes()[:keep]
+    file.write_bytes(damaged)
     with pytest.raises(FileError, match=r"the checkpoint .* is damaged"):
         run(checkpoint=file)
+    assert file.read_bytes() == damaged

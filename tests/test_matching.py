@@ -5,15 +5,11 @@ import dataclasses
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from jaxtyping import TypeCheckError
 
 from dclib.core import condense, engine, matching, reference
 from dclib.spec import DISTANCES, Condensation, Network
 from dclib.spec.architectures import NORMS
-
-steady = settings(max_examples=60, deadline=None, derandomize=True)
 
 # each network on images as small as it takes: (channels, side)
 WHOLE = {
@@ -22,10 +18,9 @@ WHOLE = {
     "ConvNet:width=8,depth=2,pooling=max,activation=leakyrelu": (1, 8),
     "ConvNet:width=8,depth=2,pooling=none,activation=sigmoid": (1, 8),
     "LeNet": (1, 28),
-    "AlexNet": (1, 12),
     "AlexCifarNet": (3, 16),
 }
-LARGE = {"VGG11": (1, 28), "ResNet18": (1, 8), "ResNet18:norm=layer,downsampling=stride": (1, 9)}
+LARGE = {"AlexNet": (1, 12), "VGG11": (1, 28), "ResNet18": (1, 8), "ResNet18:norm=layer,downsampling=stride": (1, 9)}
 
 
 @pytest.fixture
@@ -124,47 +119,6 @@ def test_epsilon_stands_outside_the_product_of_norms():
     assert matching.layerwise(tiny, tiny).item() == pytest.approx(1 - 1e-6 / 2e-6, rel=1e-9)
     assert matching.cosine(tiny, tiny).item() == pytest.approx(1 - 1e-6 / 2e-6, rel=1e-9)
     assert matching.layerwise([torch.zeros(3, 2)], [torch.ones(3, 2)]).item() == 3.0
-
-
-# --- properties
-
-SHAPES = ((4, 3, 2, 2), (4,), (4, 2, 3), (2, 4), (2,))  # convolution, bias, layer norm, linear, bias
-ROWS = 4 + 4 + 2
-seeds = st.integers(0, 10_000)
-factors = st.floats(0.1, 100.0)
-
-
-def gradients(seed, count=2):
-    draw = torch.Generator().manual_seed(seed)
-    return [[torch.randn(shape, generator=draw, dtype=torch.float64) for shape in SHAPES] for _ in range(count)]
-
-
-def measured(kind, A, B):
-    return matching.distance(kind)(A, B).item()
-
-
-@steady
-@given(seeds, factors)
-def test_what_each_distance_ranges_over_and_ignores(seed, factor):
-    """The length of the whole gradient, of each row, and tensors with one axis."""
-    A, B, other = gradients(seed, 3)
-    assert 0 <= measured("layerwise", A, B) <= 2 * ROWS
-    assert measured("layerwise", A, [-a for a in A]) == pytest.approx(2 * ROWS, abs=1e-3)
-    assert 0 <= measured("cosine", A, B) <= 2
-    euclidean = measured("euclidean", A, B)
-    assert euclidean > 0
-    longer = [factor * a for a in A]
-    for kind in ("layerwise", "cosine"):
-        assert measured(kind, longer, B) == pytest.approx(measured(kind, A, B), abs=1e-3)
-    assert measured("euclidean", longer, [factor * b for b in B]) == pytest.approx(factor**2 * euclidean)
-    draw = torch.Generator().manual_seed(seed + 1)
-    uneven = [a * (0.5 + 9 * torch.rand(len(a), *[1] * (a.ndim - 1), generator=draw, dtype=torch.float64)) for a in A]
-    assert measured("layerwise", uneven, B) == pytest.approx(measured("layerwise", A, B), abs=1e-3)
-    changed = [c if b.ndim == 1 else b for b, c in zip(B, other, strict=True)]
-    assert measured("layerwise", A, changed) == measured("layerwise", A, B)
-    assert measured("layerwise", [A[1], A[4]], [B[1], B[4]]) == 0
-    assert measured("cosine", A, changed) != measured("cosine", A, B)
-    assert measured("euclidean", A, changed) != euclidean
 
 
 # --- gradients of the real images

@@ -1,7 +1,6 @@
 """Another results folder is brought into this one: nothing is lost, nothing is there twice, and what differs is told."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -219,16 +218,6 @@ def test_the_state_of_another_training_than_the_recorded_one_is_left_and_told(he
         f"{there.whole_path('paper', WHOLE.key)} is left out: it is not the state of the training that is recorded here",
     ]
     assert not path.exists()
-
-
-def test_a_torn_last_line_is_left_out_with_a_warning(here, there):
-    add_networks(there, {0: 90.0})
-    with open(there.root / "paper" / "networks.jsonl", "a") as file:
-        file.write('{"key": "torn')
-    with pytest.warns(UserWarning, match="the last line is torn and is left out"):
-        found = merged(here, Store(there.root))
-    assert found.networks == 1
-    assert [json.loads(line)["key"] for line in (here.root / "paper" / "networks.jsonl").read_text().splitlines()] == [RUN.key]
 
 
 def test_what_is_no_results_folder_is_refused_before_anything_is_written(here, there, tmp_path):

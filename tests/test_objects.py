@@ -6,7 +6,7 @@ import torch
 from helpers import refused
 from PIL import Image
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
-from torchvision.datasets import FakeData, ImageFolder
+from torchvision.datasets import ImageFolder
 from torchvision.transforms import ToTensor
 
 import dclib
@@ -148,16 +148,6 @@ def test_sizes_and_channels_change_as_asked(pairs):
     mixed = [(x[: 4 + i % 3], y) for i, (x, y) in enumerate(pairs)]
     refused("image 1", "5×6×3", "4×6×3", "image size", call=from_torchvision, error=DataError, train=mixed, test=mixed)
     assert from_torchvision(mixed, mixed, image_size=8, channels=1).x_train.shape == (12, 1, 8, 8)
-
-
-def test_a_set_is_learned_and_tested_from_an_object():
-    train, test = FakeData(40, (3, 8, 8), 4), FakeData(20, (3, 8, 8), 4, random_offset=99)
-    data = from_torchvision(train, test, name="fake")
-    network = dclib.MLP(width=8)
-    small = dclib.condense(data, network=network, outer_steps=2, real_batch=4, device="cpu", engine="eager")
-    assert small.dataset == "fake"
-    (accuracy,) = dclib.train(small, network=network, epochs=2, dataset=data, device="cpu")
-    assert 0 <= accuracy <= 100
 
 
 class Broken:

@@ -81,15 +81,6 @@ def test_means_table_takes_only_columns_that_are_complete():
     assert by_trained[1:] == [["ConvNet", "91.5", "91.5"], ["LeNet", "81.5", "81.5"], ["MLP", "70.0", "70.0"]]
 
 
-def test_a_numbered_table_and_a_listing_are_directives_as_markdown_and_bare_as_text():
-    shown = report.numbered_table("| a |\n|---|", "One\n line", "tab-a", ["note", ""])
-    assert shown._repr_markdown_() == ":::{table} One line\n:name: tab-a\n\n| a |\n|---|\n:::\n\nnote"
-    assert repr(shown) == "One line\n\n| a |\n|---|\n\nnote"
-    listed = report.listing([report.budget, report.title], "Two", "code-a")
-    assert listed._repr_markdown_().startswith(":::{code-block} python\n:caption: Two\n:name: code-a\n\ndef budget(")
-    assert "def title(" in repr(listed)
-
-
 # --- the table whose numbers lead to their records
 
 MADE = [
@@ -138,14 +129,6 @@ def test_every_link_leads_to_the_records_of_its_cell():
 
 
 # --- lines of facts
-
-
-def test_budget():
-    assert report.budget(frame(cell([1.0, 2.0], [3.0, 4.0]))) == "preset cpu; 2 sets × 2 networks for each number"
-    mixed = report.budget(frame(cell([1.0]), cell([1.0, 2.0], [3.0], preset="paper", planned=(5, 1)), cell()))
-    for part in ("paper and cpu", "1 to 2 sets × 1 to 2 networks", "fewer than the preset has for 1 of 2"):
-        assert part in mixed
-    assert report.budget(frame(cell())) == "nothing recorded yet"
 
 
 def test_agreement_counts_names_the_farthest_and_compares_the_orders():
@@ -218,8 +201,8 @@ def filled(rows, preset=""):
         ("coresets", dict(network=("LeNet",), test_network=("LeNet",))),
         ("cross_arch", dict(network=("ConvNet:width=64",), test_network=("MLP", "LeNet"))),
         ("ablation_distance", dict(network=("MLP",), test_network=("MLP",), variant=("", "distance=cosine,image_lr=1"))),
-        ("ablation_loops", {}),
-        ("more_baselines", {}),
+        pytest.param("ablation_loops", {}, marks=pytest.mark.slow),
+        ("more_baselines", dict(network=("gan", "ConvNet"))),
         ("choices", {}),
         ("distillation", dict(dataset=("cifar10",))),
     ],

@@ -10,7 +10,6 @@ from dclib import report
 from dclib.errors import DataError, SpecError
 from dclib.reproduce import as_list, parameters, reproduce
 from dclib.results import Store
-from dclib.run import compute as run
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -21,14 +20,6 @@ def folders(tmp_path, monkeypatch):
     monkeypatch.setenv("DCLIB_RESULTS", str(tmp_path / "results"))
     monkeypatch.setenv("DCLIB_DATA", str(tmp_path / "data"))
     return tmp_path
-
-
-@pytest.fixture
-def computed(monkeypatch):
-    """In place of computing, remember which cells were to be computed."""
-    asked = []
-    monkeypatch.setattr(run, "compute", lambda cells, store, preset, **how: asked.append((cells, store, preset, how)) or [])
-    return asked
 
 
 # --- parameters
@@ -66,11 +57,7 @@ def test_a_list_parameter_may_be_text(value, read):
 
 
 def test_data_that_is_not_here_stops_the_run_before_it_begins(monkeypatch, folders):
-    def load(name, *shape):
-        if name == "usps":
-            raise DataError("usps is not on this machine")
-
-    monkeypatch.setattr(run, "load", load)
+    monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: (_ for _ in ()).throw(OSError("no network")))
     with pytest.raises(DataError, match="usps"):
         reproduce("cross_arch", preset="smoke", datasets="digits usps", networks="random", test_networks="MLP")
     assert not (folders / "results/smoke/networks.jsonl").exists()
@@ -92,40 +79,14 @@ def test_best_computes_nothing_and_does_not_load_torch():
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=120).returncode == 0
 
 
-def test_a_preset_computes_the_narrowed_grid(computed):
-    reproduce("cross_arch", preset="smoke", networks="MLP", test_networks="LeNet, MLP", device="cpu")
-    ((cells, store, preset, how),) = computed
-    assert (preset, how) == ("smoke", {"device": "cpu"})
-    assert store.root == Store().root
-    places = {(c.network, c.test_network) for c in cells}
-    assert places == {("MLP", "LeNet"), ("MLP", "MLP")}
-    assert {c.dataset for c in cells} == {"digits"}
-
-
-@pytest.fixture(scope="module")
-def smoke(tmp_path_factory):
-    """Results in which ten random digits, drawn five times, trained two MLPs each."""
-    folder = tmp_path_factory.mktemp("results")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DCLIB_RESULTS", str(folder))
-        (row,) = reproduce("cross_arch", preset="smoke", networks="random", test_networks="MLP").itertuples()
-    assert row.networks == 10
-    assert 40 < row.ours < 90
-    return folder
-
-
-def test_what_is_recorded_is_not_computed_again(smoke, monkeypatch, computed):
-    monkeypatch.setenv("DCLIB_RESULTS", str(smoke))
-    assert reproduce("cross_arch", preset="smoke", networks="random", test_networks="MLP").networks.tolist() == [10]
-    assert not computed
-
-
-def test_recompute_leaves_the_records_and_compares(smoke, monkeypatch, capsys):
-    monkeypatch.setenv("DCLIB_RESULTS", str(smoke))
-    before = {p: p.read_bytes() for p in smoke.rglob("*") if p.is_file()}
-    given = dict(preset="smoke", networks="random", test_networks="MLP")
-    (old,), (new,) = (reproduce("cross_arch", **given, recompute=again).accuracies for again in (False, True))
-    assert new == old
-    said = capsys.readouterr().out
-    assert "Of 10 recorded accuracies computed again 10 are alike, the largest difference is 0.00 points." in said
-    assert {p: p.read_bytes() for p in smoke.rglob("*") if p.is_file()} == before
+def test_a_preset_computes_the_narrowed_grid_once(capsys, monkeypatch, shorten_smoke):
+    """Ten random digits, drawn twice, train two MLPs each."""
+    shorten_smoke(monkeypatch, 1, networks=2, random_sets=2)
+    given = dict(preset="smoke", networks="random", test_networks="MLP", device="cpu")
+    (first,) = reproduce("cross_arch", **given).itertuples()
+    assert (first.dataset, first.network, first.test_network, first.networks) == ("digits", "random", "MLP", 4)
+    before = {p: p.read_bytes() for p in Store().root.rglob("*") if p.is_file()}
+    assert "training MLP" in capsys.readouterr().err
+    (again,) = reproduce("cross_arch", **given).itertuples()
+    assert (again.accuracies, capsys.readouterr().err) == (first.accuracies, "")
+    assert {p: p.read_bytes() for p in Store().root.rglob("*") if p.is_file()} == before

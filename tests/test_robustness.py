@@ -1,4 +1,8 @@
-"""Interruptions, full disks and damaged files: a run goes on to the identical result, and what was whole stays whole."""
+"""Interruptions, full disks and kills: a run goes on to the identical result, and what was whole stays whole.
+
+`test_loop.py` stops whatever learns in steps within one process; `campaign.py` kills at random moments; damaged files and other
+mistakes are in `mishaps.py`; workers are killed in `test_cluster.py`.
+"""
 
 import contextlib
 import dataclasses
@@ -10,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from pathlib import Path
 
@@ -86,7 +91,6 @@ def killed(*arguments):
     replace(*arguments)
 os.replace = killed
 """
-NO_ROOM = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (4_000, 4_000))"
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +100,6 @@ def children(tmp_path_factory):
         "killed in a step": ("", signalled(signal.SIGKILL, 8)),
         "killed while saving": (KILLED_WHILE_SAVING, {}),
         "terminated": ("", signalled(signal.SIGTERM, 8)),
-        "no room": (NO_ROOM, {}),
     }
     found = {}
     for name, (before, signals) in kinds.items():
@@ -132,22 +135,10 @@ def test_killed_it_goes_on_to_the_identical_set(children, uninterrupted, monkeyp
     assert {p.name for p in folder.iterdir()} == {"set", "net.py"}, "the checkpoint and every part of a file are gone"
 
 
-@pytest.mark.slow
-def test_a_disk_with_no_room_keeps_the_older_file(children):
-    folder, process = children["no room"]
-    err = process.communicate(timeout=400)[1]
-    assert process.returncode == 1
-    assert "dclib: cannot write set.checkpoint: file too large" in err
-    assert "Traceback" not in err
-    assert (folder / "set").read_bytes() == b"an older file"
-    assert {p.name for p in folder.iterdir()} == {"set", "net.py"}
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_every_signal_is_obeyed_at_the_next_step(place, uninterrupted, interrupt, capsys, number):
+def test_every_signal_is_obeyed_at_the_next_step(place, uninterrupted, interrupt, capsys):
     handlers = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
     done = []
-    for step in (3, 2, 6):
+    for number, step in ((signal.SIGINT, 3), (signal.SIGTERM, 2), (signal.SIGTERM, 6)):
         assert interrupt(REQUEST, number, step) == 130
         done.append(reached(place / "set.checkpoint"))
         assert f"stopped after {done[-1]} of 12 outer steps; the same command goes on from there" in capsys.readouterr().err
@@ -162,27 +153,6 @@ def test_a_second_ctrl_c_ends_at_once_and_loses_one_step(place, uninterrupted, i
     assert reached(place / "set.checkpoint") == 4
     assert main(REQUEST) == 0
     assert identical(CondensedSet.load(place / "set"), uninterrupted)
-
-
-def test_a_longer_run_goes_on_with_the_engine_that_it_began_with(place, interrupt, monkeypatch):
-    """Also where its own K would choose another: the user has changed K alone."""
-    assert interrupt([*REQUEST, "--engine", "eager"], signal.SIGINT, 3) == 130
-    monkeypatch.setattr("dclib.core.engine.COMPILE_PAYS", 0)
-    assert main([*REQUEST, "-K", "14"]) == 0
-    made = CondensedSet.load(place / "set")
-    assert (made.about["engine"], len(made.about["losses"])) == ("eager", 14)
-
-
-def test_a_checkpoint_that_cannot_be_used_is_refused_and_stays(place, interrupt, command, refused):
-    assert interrupt(REQUEST, signal.SIGINT, 3) == 130
-    whole = (place / "set.checkpoint").read_bytes()
-    for damaged in (whole[:-9], b"", b"junk" * 50):
-        (place / "set.checkpoint").write_bytes(damaged)
-        refused(command(*REQUEST), "set.checkpoint is damaged", "delete it")
-        assert (place / "set.checkpoint").read_bytes() == damaged
-    (place / "set.checkpoint").write_bytes(whole)
-    refused(command(*REQUEST, "--seed", "1"), "belongs to another run", "delete it")
-    assert not (place / "set").exists()
 
 
 # --- disks that are full
@@ -328,6 +298,9 @@ def test_a_thread_trains_and_leaves_signals_alone(uninterrupted):
     assert statuses == [(0, handler)]
 
 
+# --- processes that are killed (SIGKILL)
+
+
 @pytest.mark.slow
 def test_killed_at_random_moments_every_run_ends_with_the_identical_set():
     """The campaign in small; in a process of its own, for it forks."""
@@ -335,3 +308,62 @@ def test_killed_at_random_moments_every_run_ends_with_the_identical_set():
     done = subprocess.run([sys.executable, script, "--kills", "2", "--seed", "3"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 of 2 runs ended with the identical set" in done.stdout
+
+
+SAVING_ALWAYS = "import sys; from dclib.cli.main import main; from dclib.core import resume\n"
+SAVING_ALWAYS += "resume.CHECKPOINT_SECONDS = 0.0; sys.exit(main(sys.argv[1:]))"
+SECONDS = 60  # to wait at most for what a process leaves
+# what is run, where its numbers are, what is there when it is killed, and what must be the same in the end
+RUNS = {
+    "continual": (["--memories", "random"], "tasks.jsonl", "checkpoints/*", "stages"),
+    "coresets": (["--networks", "herding", "--test-networks", "MLP"], "whole.jsonl", "whole/*", "accuracies"),
+    "nas": (["--space", "width=8 depth=1 norm=instance"], "candidates.jsonl", "candidates.jsonl", "accuracies"),
+    "distillation": (["--networks", "distill", "--ipc", "1"], "networks.jsonl", "checkpoints/*", "accuracies"),
+}
+
+
+def started(name, results):
+    where = {**os.environ, "DCLIB_RESULTS": str(results), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", SAVING_ALWAYS, "run", name, "--device", "cpu", *RUNS[name][0]]
+    return subprocess.Popen(command, env=where, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def size(path):
+    """Of what is written, bytes; a file that is still hidden, or gone by now, has none."""
+    try:
+        return 0 if path.name.startswith(".") else path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def kill_in_the_middle(process, results, left):
+    """Kill it soon after it has left something."""
+    end = time.monotonic() + SECONDS
+    while not any(size(path) for path in results.glob(f"smoke/{left}")):
+        assert process.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+
+
+def numbers(results, file, field):
+    """What was found, by the run's key; of a run of several networks together."""
+    found = {}
+    for line in (results / "smoke" / file).read_text().splitlines():
+        record = json.loads(line)
+        found.setdefault(record["key"], []).append(record[field])
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+def test_a_killed_run_ends_with_the_same_numbers(name, tmp_path):
+    _, file, left, field = RUNS[name]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    undisturbed, first = started(name, whole), started(name, killed)
+    kill_in_the_middle(first, killed, left)
+    assert started(name, killed).wait() == undisturbed.wait() == 0
+    assert numbers(killed, file, field) == numbers(whole, file, field)
+    assert not [*(killed / "smoke" / "checkpoints").glob("[!.]*")]

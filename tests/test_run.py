@@ -8,6 +8,7 @@ import signal
 import numpy as np
 import pytest
 import torch
+from helpers import stop_after
 
 import dclib
 from dclib.core import train
@@ -20,7 +21,7 @@ from dclib.results import CondensedSet, Store
 from dclib.run.compute import compute
 from dclib.spec import Condensation, ConvNet, MakeSet, Training, TrainNetworks, WholeTraining, derive, full
 from dclib.spec.applications import LearnTasks, Rehearsal, TrainCandidate
-from dclib.spec.baselines import GanTraining
+from dclib.spec.baselines import GanTraining, TrainGan
 from dclib.support.progress import stopping
 
 THIN = ConvNet(width=4, depth=2)
@@ -32,20 +33,9 @@ CELLS = [Cell("made", 1, name, "ConvNet", PRESET, n, 2) for name, n in (("ConvNe
 HERE = dict(device="cpu", engine="eager")
 
 
-@pytest.fixture
-def runner(own, tmp_path, new_runner):
-    return new_runner(tmp_path / "here")
-
-
 def reread(runner):
     """What a later process finds."""
     return Store(runner.store.root)
-
-
-def stop_after(calls):
-    """What is asked between steps, and says to stop after so many questions."""
-    asked = iter([False] * calls)
-    return lambda: next(asked, True)
 
 
 def written(folder):
@@ -288,6 +278,7 @@ def test_records_of_any_kind_are_those_of_the_data_that_is_here(save_own, tmp_pa
         ).hexdigest()[:16],
         TrainCandidate(path, THIN, held_out=5): lambda: hold_out(dclib.load(path), 5)[0].hash,
         WholeTraining(path, THIN, image_size=9): lambda: dclib.load(path, image_size=9).hash,
+        TrainGan(path): lambda: dclib.load(path).hash,
     }
     for i, (run, data_hash) in enumerate(runs.items()):
         monkeypatch.setenv("DCLIB_RESULTS", str(tmp_path / f"results {i}"))

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 import dclib
-from dclib.errors import DataError, Interrupted, SpecError
+from dclib.errors import Interrupted
 from dclib.methods import coresets, full_training
 from dclib.results import CondensedSet
 from dclib.run.sets import make_set
-from dclib.spec import LeNet, Network, OwnNetwork
+from dclib.spec import Network
 from dclib.spec.variants import selection
 
 TINY = Network.parse("ConvNet:width=4,depth=1")
@@ -35,20 +35,6 @@ def test_stopped_it_goes_on(made, tmp_path):
     with pytest.raises(Interrupted, match="4 of 9 steps"):
         make_set(run, dataset=made, checkpoint=tmp_path / "state", should_stop=lambda: next(asked, True), **HERE)
     assert make_set(run, dataset=made, checkpoint=tmp_path / "state", **HERE).about == whole.about
-
-
-@pytest.mark.parametrize(
-    ("asked", "sentence"),
-    [
-        (dict(method="random", network=LeNet()), "trains no network: leave out network and epochs"),
-        (dict(method="random", epochs=3), "trains no network"),
-        (dict(network=OwnNetwork.of(lambda **shape: None, "mine")), "penultimate features of one of dclib's networks, not mine's"),
-        (dict(ipc=6, network=TINY, epochs=10**6), "class 'a' of made has 5 images, fewer than the 6"),
-    ],
-)
-def test_requests_that_make_no_sense_are_refused_before_a_network_is_trained(made, asked, sentence):
-    with pytest.raises((SpecError, DataError), match=sentence):
-        dclib.select(made, **asked)
 
 
 @pytest.mark.slow

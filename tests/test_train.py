@@ -1,7 +1,5 @@
 """Stage T step for step against the literal loop, and how accuracy is counted."""
 
-import dataclasses
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -141,15 +139,6 @@ def test_evaluate_trains_the_network_of_each_seed(made):
         network = networks.build(THIN, channels=1, classes=3, size=(8, 8), seed=weights).double()
         train.train(network, x, y, hyper, seed=seed)
         assert train.accuracy(network, made, torch.float64) == accuracy
-
-
-def test_what_can_be_learned_is_learned(make_dataset):
-    """Classes told apart by their brightness."""
-    plain = make_dataset(20, 20, 20)
-    halves = (plain.x_train, plain.y_train), (plain.x_test, plain.y_test)
-    x_train, x_test = ((x // 4 + 85 * y.view(-1, 1, 1, 1)).to(torch.uint8) for x, y in halves)
-    bright = dataclasses.replace(plain, x_train=x_train, x_test=x_test)
-    assert min(evaluate(bright, Training(MLP(width=16), epochs=60, lr=0.1), [0, 1], part=slice(None))) > 90
 
 
 def test_images_of_another_shape_are_refused(made):

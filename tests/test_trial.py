@@ -235,8 +235,3 @@ def test_the_command_takes_it(file, capsys):
     assert "dclib train set --network mine.py:Mine --networks 5" in capsys.readouterr().out
     assert CondensedSet.load("set").about["hyper"]["network"].startswith("mine.py:Mine:code=")
     assert main(["train", "set", "--network", "mine.py:Mine", "--epochs", "2"]) == 0
-
-
-def test_a_place_without_a_network_is_refused(file):
-    for text, named in (("mine.py:1x", "FILE.py:NAME"), ("mine.py:Yours", "'Yours'"), ("mine.py:twice", "'twice'")):
-        refused(named, call=lambda text=text: networks.build(Network.parse(text), **SHAPE, seed=0), error=SpecError)

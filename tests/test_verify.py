@@ -128,6 +128,7 @@ def test_data_that_cannot_be_loaded_is_told(command, tmp_path, monkeypatch):
     assert (status, out.count("not compared: ")) == (1, 2)
 
 
+@pytest.mark.slow
 def test_all_experiments_are_verified_if_none_is_named(store, verify, command):
     status, out, _ = command("verify", "--preset", "smoke", "--networks", "MLP", "--device", "cpu", "--results", store.root)
     assert (status, "Of 1 recorded runs 1 agree, 1 of them identical" in out) == (0, True)

@@ -9,6 +9,7 @@ from dclib.results import CondensedSet
 RUN = ["condense", "digits", "-K", "5", "--real-batch", "4", "--network", "MLP:width=8", "--engine", "eager"]
 
 
+@pytest.mark.slow
 def test_looking_changes_nothing(command, tmp_path):
     assert command(*RUN, "-o", "plain")[0] == 0
     status, _, err = command(*RUN, "-o", "seen", "--snapshots", "2", "--evaluate-every", "5")

@@ -27,10 +27,9 @@ def counted(*calls):
     return counter.get_total_flops()
 
 
-@pytest.mark.parametrize("stage", ["condense", "train"])
-@pytest.mark.parametrize(("channels", "size"), [(1, 28), (3, 32)])
+@pytest.mark.parametrize(("stage", "channels", "size"), [("condense", 1, 28), ("train", 3, 32)])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_forward_pass_has_the_operations_that_torch_counts(name, channels, size, stage):
+def test_a_forward_pass_has_the_operations_that_torch_counts(name, stage, channels, size):
     net = Network.parse(name).resolve(stage)
     model = networks.build(net, channels=channels, classes=10, size=(size, size), seed=0, stage=stage)
     assert forward(net, channels, size, 10) == counted((model, torch.zeros(1, channels, size, size)))
@@ -74,6 +73,7 @@ def test_the_first_task_that_all_memories_share_is_counted_once():
     assert counts["random", 1.0] == counts["herding", 1.0] == (100 + 20) * (TRAINING + 1) * 8 + tests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", experiments.PRESETS.values(), ids=experiments.PRESETS)
 def test_every_declared_run_is_counted(preset):
     runs = {run for e in experiments.ALL.values() for cell in e.cells(preset)[::4] for run in cell.runs()[0].behind()}
