@@ -41,7 +41,7 @@ def _enter(found: dict[str, dict[int | str, Entry]], cells: "pd.DataFrame", reci
 
 def headline_table(found: dict[str, dict[int | str, Entry]]) -> str:
     """Set them in a table in Markdown: the data sets with a record, each number of ours with what it rests on."""
-    head = ["data set", "1 image per class: ours", "paper", "10 images per class: ours", "paper", "all images: ours", "paper"]
+    head = ["data set", "1 image: ours", "paper", "10 images: ours", "paper", "all images: ours", "paper"]
     rows = []
     for dataset, entries in found.items():
         if any(entry.row.sets for entry in entries.values()):
