@@ -61,10 +61,11 @@ def deviations(rows: Rows, kind: str) -> Groups:
 def time_and_memory(measured: Rows, kind: str) -> Groups:
     """Minutes and the process's peak in MB on MNIST, of condensing and of DD."""
     if kind == "paper":
-        return list(zip(*(paper.TABLE_T11[method, "mnist"][::-1] for method in ("ours", "DD")), strict=True))
+        (our_mb, ours), (their_mb, theirs) = (map(float, paper.TABLE_T11[method, "mnist"]) for method in ("ours", "DD"))
+        return [[ours, theirs], [our_mb, their_mb]]
     if not (found := measured.get(("mnist", "cpu"))):
         return [[math.nan]]
-    return [on.minutes(found[-1], "mnist"), [found[-1][way]["peak_mb"] for way in ("condense/50", "unrolled/30")]]
+    return [on.minutes(found[-1], "mnist"), [float(found[-1][way]["peak_mb"]) for way in ("condense/50", "unrolled/30")]]
 
 
 def gain(found: Sequence[Learned], kind: str) -> Groups:
