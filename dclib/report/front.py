@@ -1,4 +1,4 @@
-"""The accuracies that the book's first page and the README open with: ours beside the paper's, with one and ten images per class."""
+"""The accuracies that the book's first page and the README open with: ours beside the paper's, for one and ten images per class."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,7 +41,7 @@ def _enter(found: dict[str, dict[int | str, Entry]], cells: "pd.DataFrame", reci
 
 def headline_table(found: dict[str, dict[int | str, Entry]]) -> str:
     """Set them in a table in Markdown: the data sets with a record, each number of ours with what it rests on."""
-    head = ["data set", *(f"{text}{who}" for text in ("1 image: ", "10 images: ", "all: ") for who in ("ours", "paper"))]
+    head = ["data set", "1 image per class: ours", "paper", "10 images per class: ours", "paper", "all images: ours", "paper"]
     rows = []
     for dataset, entries in found.items():
         if any(entry.row.sets for entry in entries.values()):
@@ -53,7 +53,8 @@ def headline_table(found: dict[str, dict[int | str, Entry]]) -> str:
 def _ours(entry: Entry) -> str:
     if not entry.row.sets:
         return DASH
-    return f"{number(entry.row, 'ours')}<br><small>{'recipe, ' if entry.recipe else ''}{counts(entry.row)}</small>"
+    behind, _, _ = counts(entry.row).partition(" of ")
+    return f"{number(entry.row, 'ours')}<br><small>{'recipe' if entry.recipe else entry.row.preset}, {behind}</small>"
 
 
 def not_recorded(found: dict[str, dict[int | str, Entry]]) -> str:
