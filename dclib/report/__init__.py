@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Sequence
+from textwrap import dedent
 from typing import TYPE_CHECKING
 
 from ..results import CondensedSet, Store
@@ -26,7 +27,7 @@ __all__ = [
 
 def listing(functions: Sequence[Callable], caption: str, name: str) -> Numbered:
     """Show the source of functions in a notebook's cell; the label is `code-…`."""
-    source = "\n\n".join(inspect.getsource(function) for function in functions).rstrip()
+    source = "\n\n".join(dedent(inspect.getsource(function)) for function in functions).rstrip()
     return Numbered("{code-block} python", {"caption": caption, "name": name}, caption, source)
 
 
