@@ -7,54 +7,45 @@ page is changed with it. Whatever is of a single set, as chosen images are, whos
 import itertools
 from collections import defaultdict
 from functools import cache
-from typing import Any
 
 import pytest
-from cells import cell
+from cells import cell, committed, exchanged, printed
 
 from dclib.experiments import RANDOM, paper
-from dclib.results import Store
+from dclib.report import decisions as on
+from dclib.report.decisions import OURS
 from dclib.results.claims import HOLDS, OPEN, REFUTED, Claim, Estimate, Interval, between, compared, interval
-from dclib.results.outcomes import table
 
-OURS = "ConvNet"
 RIVALS = (RANDOM, "herding", "k-center", "forgetting")
-ROWS = [(dataset, ipc) for dataset in ("mnist", "fashionmnist", "cifar10", "svhn10k", "svhn") for ipc in (1, 10)]
+PLACES = [(dataset, ipc) for dataset in ("mnist", "fashionmnist", "cifar10", "svhn10k", "svhn") for ipc in (1, 10)]
 NEAR = 3.0  # points between ours and the paper's number
 HELD = {("mnist", 1, RANDOM), ("cifar10", 1, RANDOM)}  # everything else is not decided
-Rows = dict[str, Any]
 
 
 @cache
-def row(dataset: str, ipc: int) -> Rows:
-    """One row of Table 1, by method."""
-    return {o.network: o for o in table("coresets", dataset=dataset, ipc=ipc, network=(OURS, *RIVALS)).itertuples()}
+def rows():
+    """Table 1 as recorded: data set, images per class, method."""
+    return on.columns("coresets", *RIVALS)(committed())
 
 
-def exchanged(found: Rows, one: str, other: str) -> Rows:
-    """The same records under each other's label."""
-    return found | {one: found[other], other: found[one]}
-
-
-def leads(found: Rows, rival: str) -> str:
-    """What becomes of the claim that condensed images lie above a rival's."""
-    return compared(found[OURS], found[rival]).verdict
+def verdicts(cases):
+    return {case: claim.verdict for case, claim in cases.items()}
 
 
 # --- on the records
 
 
 @pytest.mark.parametrize("rival", RIVALS)
-@pytest.mark.parametrize(("dataset", "ipc"), ROWS)
-def test_condensed_images_lie_above_chosen_ones(dataset, ipc, rival):
-    found = row(dataset, ipc)
-    assert leads(found, rival) == (HOLDS if (dataset, ipc, rival) in HELD else OPEN)
-    assert leads(exchanged(found, OURS, rival), rival) == (REFUTED if (dataset, ipc, rival) in HELD else OPEN)
+def test_condensed_images_lie_above_chosen_ones(rival):
+    every = {(*place, rival) for place in PLACES}
+    assert verdicts(on.leads(rival)(rows())) == {case: HOLDS if case in HELD else OPEN for case in every}
+    turned = on.leads(rival)(exchanged(rows(), OURS, rival))
+    assert verdicts(turned) == {case: REFUTED if case in HELD else OPEN for case in every}
 
 
 def test_at_one_image_herding_and_k_center_choose_the_same_index_for_index():
     chosen = defaultdict(dict)
-    for record in itertools.chain(*Store().records.values()):
+    for record in itertools.chain(*committed().records.values()):
         run = record["run"]
         if record["kind"] == "MakeSet" and run["method"] in ("herding", "k-center") and run["hyper"]["ipc"] == 1:
             chosen[run["dataset"], str(run["whole"])][run["method"]] = record["indices"]
@@ -67,48 +58,69 @@ def test_at_one_image_herding_and_k_center_choose_the_same_index_for_index():
 @pytest.mark.parametrize("dataset", ["mnist", "fashionmnist"])
 def test_at_one_image_our_numbers_are_near_the_papers(dataset, name, verdict):
     """One set of chosen images, or random ones that lie far apart, are too few to say so."""
-    o = row(dataset, 1)[name]
-    assert Claim((between(Estimate.of(o), Estimate.papers(o)),), margin=NEAR).verdict == verdict
+    assert on.near(rows()[dataset, 1, name], NEAR).verdict == verdict
 
 
-# --- the recipe for two cores
-
-CLOSE = 1.0  # points
-
-
-@pytest.mark.parametrize(("dataset", "verdict"), [("mnist", HOLDS), ("fashionmnist", OPEN), ("cifar10", OPEN)])
-def test_the_recipe_comes_within_a_point_of_the_paper(dataset, verdict):
-    (o,) = table("recipe_test", dataset=dataset, ipc=1).itertuples()
-    assert Claim((between(Estimate.of(o), Estimate.papers(o)),), margin=CLOSE).verdict == verdict
+def test_the_recipe_comes_within_a_point_of_the_paper():
+    found = on.by("recipe_test", "dataset")(committed())
+    assert verdicts(on.near_the_paper(found)) == {
+        ("mnist",): HOLDS,
+        **{(dataset,): OPEN for dataset in ("fashionmnist", "cifar10", "svhn", "svhn10k")},
+    }
 
 
-# --- on made-up records: the paper's numbers, spread as the paper's are
+def test_whether_ten_images_are_better_than_one_is_not_decided():
+    found = on.columns("images_per_class")(committed())
+    assert set(verdicts(on.ten_beat_one(found)).values()) == {OPEN}
 
 
-def made_up(mean: float, std: float) -> Any:
-    """Five sets of three networks each."""
-    return cell(*([mean + std * (x + y / 2) for y in (-1, 0, 1)] for x in (-1, -0.5, 0, 0.5, 1)), paper=(mean, std))
+@pytest.mark.parametrize("rival", ["ors-hundredth", "gan"])
+def test_whether_condensed_images_beat_more_baselines_is_not_decided(rival):
+    found = on.columns("more_baselines", rival)(committed())
+    assert set(verdicts(on.leads(rival)(found)).values()) == {OPEN}
 
 
-def papers() -> dict[tuple, Rows]:
-    rows = defaultdict(dict)
-    for (dataset, ipc, column), number in paper.TABLE_1.items():
-        name = OURS if column == "ours" else column
-        rows[dataset, int(ipc)][name] = made_up(*number)
-    return rows
+@pytest.mark.parametrize("decide", [on.suit_others, on.suit_less])
+def test_what_the_images_of_one_network_are_to_others_is_not_decided(decide):
+    assert set(verdicts(decide(on.by("cross_arch", "network", "test_network")(committed()))).values()) == {OPEN}
 
 
-@pytest.mark.parametrize("rival", RIVALS)
-def test_on_the_papers_own_numbers_the_claim_holds_and_exchanged_it_is_refuted(rival):
-    for place, found in papers().items():
-        if place[1] < 50:
-            assert leads(found, rival) == HOLDS, place
-            assert leads(exchanged(found, OURS, rival), rival) == REFUTED, place
+# --- on the paper's numbers
+
+
+@pytest.mark.parametrize("columns", [paper.TABLE_1, paper.TABLE_T8, paper.TABLE_T9])
+def test_on_the_papers_own_numbers_the_claim_holds_and_exchanged_it_is_refuted(columns):
+    names = {"ours": OURS, "top-10": "ors-hundredth", "cGAN": "gan"}
+    found = {(d, int(ipc), names.get(column, column)): printed(*x) for (d, ipc, column), x in columns.items() if ipc != "50"}
+    rivals = {*RIVALS, "ors-hundredth", "gan"} & {column for *_, column in found}
+    assert rivals
+    for rival in rivals:
+        assert set(verdicts(on.leads(rival)(found)).values()) == {HOLDS}
+        assert set(verdicts(on.leads(rival)(exchanged(found, OURS, rival))).values()) == {REFUTED}
+
+
+def test_more_images_are_better_in_the_paper_and_exchanged_worse():
+    found = {(d, int(ipc), OURS): printed(*x) for (d, ipc, column), x in paper.TABLE_1.items() if column == "ours"}
+    assert set(verdicts(on.ten_beat_one(found)).values()) == {HOLDS}
+    assert set(verdicts(on.ten_beat_one(exchanged(found, 1, 10, side=1))).values()) == {REFUTED}
+
+
+def test_in_the_paper_an_mlps_images_suit_others_less_and_a_convnets_do_not():
+    found = {place: printed(*number) for place, number in paper.TABLE_2.items()}
+    turned = exchanged(found, "MLP", OURS, side=on.C)
+    assert {t for t, verdict in verdicts(on.suit_less(found)).items() if verdict == HOLDS} == {OURS, "VGG11", "ResNet18"}
+    assert REFUTED not in verdicts(on.suit_less(found)).values()
+    assert verdicts(on.suit_less(turned))[OURS] == REFUTED
+    assert REFUTED not in verdicts(on.suit_others(found)).values()
+    assert verdicts(on.suit_others(turned))["VGG11"] == REFUTED
+
+
+# --- the rules
 
 
 def test_a_single_set_decides_nothing_however_far_apart_the_numbers_are():
     """Herding on MNIST at ten images, 96.06 against 95.83, once passed as a claim that condensed images lie above."""
-    ours, herding = row("mnist", 10)[OURS], row("mnist", 10)["herding"]
+    ours, herding = rows()["mnist", 10, OURS], rows()["mnist", 10, "herding"]
     assert (ours.sets, herding.sets, herding.ours > ours.ours) == (1, 1, True)
     for one, other in itertools.permutations((ours, herding)):
         assert compared(one, other).verdict == OPEN

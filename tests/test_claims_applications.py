@@ -11,30 +11,27 @@ import dataclasses
 from statistics import median
 
 import pytest
+from cells import committed
 
 from dclib.experiments import paper
 from dclib.experiments.paper import SOURCES
+from dclib.report import decisions as on
 from dclib.report.application_report import BATCH, gains
-from dclib.results.claims import HOLDS, OPEN, REFUTED, Estimate, Interval, between, interval
+from dclib.results.claims import HOLDS, OPEN, REFUTED, Interval, interval
 from dclib.results.ranking import best
-from dclib.results.studied import TOP, Learned, Search, learned, searched
+from dclib.results.studied import TOP, Learned, Search
 
 RIVALS = ("random", "herding")
+SETTINGS = ("without distillation", "with distillation")
 RUNS = 3  # sequences of tasks, or trainings of an architecture, that a claim needs
 
 
 # --- continual learning
 
 
-def more_without(found: list[Learned]) -> Interval:
-    """By how much the gain over herding is larger where nothing holds the network to its old outputs."""
-    without, held = gains(found, False), gains(found, True)
-    return interval([a - b for a, b in zip(without, held, strict=True)])
-
-
 @pytest.fixture(scope="module")
 def sequences() -> list[Learned]:
-    found = learned()
+    found = on.continual(committed())
     assert min(len(x.runs) for x in found) >= RUNS
     return found
 
@@ -46,8 +43,10 @@ def test_whether_condensed_images_forget_less_is_not_decided(sequences, rival, h
     assert interval(gains(sequences, held, rival, task)).above() == OPEN
 
 
-def test_whether_condensed_images_gain_more_without_distillation_is_not_decided(sequences):
-    assert more_without(sequences).above() == OPEN
+def test_what_the_scoreboard_says_of_them_is_not_decided(sequences):
+    """Also whether condensed images gain more where nothing holds the network to its old outputs."""
+    cases = on.keeps_more(sequences)
+    assert {name: claim.verdict for name, claim in cases.items()} == dict.fromkeys((*SETTINGS, "more without"), OPEN)
 
 
 def test_every_memory_forgets_the_first_task(sequences):
@@ -61,14 +60,9 @@ def test_every_memory_forgets_the_first_task(sequences):
 # --- architecture search
 
 
-def lead(ours: tuple[float, ...], theirs: tuple[float, ...]) -> Interval:
-    """By how much the best architecture by condensed images is better than the best by a rival; trainings are independent."""
-    return between(Estimate.over(ours), Estimate.over(theirs))
-
-
 @pytest.fixture(scope="module")
 def search() -> Search:
-    found = searched()
+    found = on.search(committed())
     trainings = [len(values) for source in SOURCES for values in found.validation[source].values()]
     assert all(map(found.complete, SOURCES))
     assert min([*trainings, *map(len, found.test.values())]) >= RUNS
@@ -84,7 +78,7 @@ def test_condensed_images_rank_architectures_as_the_whole_set_does(search, count
 @pytest.mark.parametrize("rival", [*RIVALS, "early"])
 def test_whether_condensed_images_rank_architectures_better_is_not_decided(search, rival):
     """The paper's, over the ten best by each; over all, here, which can be compared."""
-    assert search.advantage(rival).above() == OPEN
+    assert on.ranks_better(search)[rival].verdict == OPEN
 
 
 @pytest.mark.parametrize(("without", "verdict"), [("", REFUTED), (BATCH, HOLDS)], ids=["all", "without batch norm"])
@@ -97,8 +91,10 @@ def test_condensed_images_find_a_better_architecture(search, rival, without, ver
     foretold.
     """
     rest = search.without(without) if without else search
-    ours, theirs = rest.performance("condense"), rest.performance(rival)
-    assert (lead(ours, theirs).above(), lead(theirs, ours).above()) == (verdict, REFUTED if verdict == HOLDS else HOLDS)
+    assert on.finds_better(rest)[rival].verdict == verdict
+    proxies = {"condense": rest.validation[rival], rival: rest.validation["condense"]}
+    turned = dataclasses.replace(rest, validation=rest.validation | proxies)
+    assert on.finds_better(turned)[rival].verdict == (REFUTED if verdict == HOLDS else HOLDS)
 
 
 @pytest.mark.parametrize(("rival", "verdict"), [("random", HOLDS), ("herding", OPEN)])
@@ -143,13 +139,24 @@ def test_exchanged_memories_are_noticed(rival, held):
 
 
 def test_a_gain_that_is_larger_with_distillation_is_noticed():
-    assert more_without(made_up()).above() == HOLDS
+    assert {claim.verdict for claim in on.keeps_more(made_up()).values()} == {HOLDS}
     exchanged = [dataclasses.replace(x, distillation=not x.distillation) for x in made_up()]
-    assert more_without(exchanged).above() == REFUTED
+    assert on.keeps_more(exchanged)["more without"].verdict == REFUTED
+    cases = on.keeps_more(made_up(condense="herding", herding="condense"))
+    assert {cases[name].verdict for name in SETTINGS} == {REFUTED}
 
 
-def test_the_papers_own_search_bears_the_claim_out_and_exchanged_it_does_not():
-    best = {s: tuple(value + x for x in (-0.5, 0.0, 0.5)) for s, value in paper.TABLE_4["performance"].items() if value}
-    assert lead(best["condense"], best["herding"]).above() == HOLDS
-    assert lead(best["herding"], best["condense"]).above() == REFUTED
-    assert lead(best["condense"], best["early"]).above() == OPEN
+def papers_search(**names: str) -> Search:
+    """A search in which each source finds an architecture of its own, as good as the paper's; `names` are sources exchanged."""
+    networks = {source: f"found by {names.get(source, source)}" for source in SOURCES}
+    validation = {s: {network: (90.0 if network == own else 50.0,) for network in networks.values()} for s, own in networks.items()}
+    best = paper.TABLE_4["performance"].items()
+    test = {f"found by {source}": tuple(value + x for x in (-0.5, 0.0, 0.5)) for source, value in best}
+    return Search("cifar10", tuple(networks.values()), "paper", validation, test, {}, {})
+
+
+@pytest.mark.parametrize("rival", RIVALS)
+def test_the_papers_own_search_bears_the_claim_out_and_exchanged_it_does_not(rival):
+    assert on.finds_better(papers_search())[rival].verdict == HOLDS
+    assert on.finds_better(papers_search(condense=rival, **{rival: "condense"}))[rival].verdict == REFUTED
+    assert on.finds_better(papers_search(**{rival: "early", "early": rival}))[rival].verdict == OPEN

@@ -1,13 +1,16 @@
 """Figures: what is drawn is what is recorded, ours apart from the paper's; and grids of images."""
 
 import dataclasses
+from io import BytesIO
 
 import numpy as np
 import pytest
 from cells import cell, frame
+from PIL import Image
 
 from dclib import report
 from dclib.errors import SpecError
+from dclib.report.figures import DPI, INK
 from dclib.report.plots import OURS, PAPER
 from dclib.results import CondensedSet, Store
 from dclib.spec import Condensation, MakeSet, full
@@ -41,7 +44,7 @@ def drawn(panel):
         if x == x:
             (segment,) = spread.get_segments()
             half = round((segment[1][0] - segment[0][0]) / 2, 6)
-            dots.append((x, round(float(y)), half, line.get_color(), line.get_markerfacecolor() != "white"))
+            dots.append((x, round(float(y)), half, line.get_color(), line.get_markerfacecolor() != "none"))
     return dots
 
 
@@ -75,6 +78,27 @@ def test_nothing_recorded_can_be_drawn(draw, network):
     assert draw(frame(cell(network=network))).render().startswith(b"\x89PNG")
 
 
+def test_a_picture_has_a_transparent_ground_and_letters_that_show_on_white_and_on_black():
+    figure = report.new_figure(1.0)
+    panel = figure.subplots()
+    panel.set_title("grey")
+    panel.text(0, 0, "chosen", color="#000000")
+    image = np.asarray(Image.open(BytesIO(report.Picture(figure, "x").render())))
+    assert image[0, 0, 3] == 0
+    assert [text.get_color() for text in (panel.title, *panel.get_xticklabels()[:1], *panel.texts)] == [INK, INK, "#000000"]
+
+
+def test_a_legend_wider_than_its_figure_is_not_cut():
+    widths = []
+    for letters in (5, 200):
+        figure = report.new_figure(1.0, width=2.0)
+        figure.subplots().plot([0, 1], label="x" * letters)
+        figure.legend(loc="outside lower center")
+        picture = Image.open(BytesIO(report.Picture(figure, "x").render()))
+        widths.append(picture.width / DPI)
+    assert widths == [2.0, pytest.approx(figure.legends[0].get_window_extent().width / figure.dpi, abs=0.3)]
+
+
 # --- images
 
 
@@ -84,19 +108,26 @@ def a_set(ipc=1, channels=1, classes=3):
     return CondensedSet(images, labels, "made", tuple("abcdefghijkl"[:classes]), (0.5,) * channels, (0.5,) * channels)
 
 
+def picture(panel, made):
+    """What is drawn, in the set's channels; transparent is 255."""
+    *colours, alpha = np.moveaxis(np.asarray(panel.images[0].get_array()), -1, 0)
+    whole = np.where(alpha[..., None] == 0, 255, np.stack(colours, -1))
+    return whole if made.images.shape[1] == 3 else whole[..., 0]
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 def test_image_grid_names_the_only_image_of_a_class_or_has_a_row_for_each_class(channels):
     made = a_set(classes=12, channels=channels)
     (panel,) = report.image_grid(made).figure.axes
     assert texts(panel) == list("abcdefghijkl")
-    whole = np.asarray(panel.images[0].get_array())
+    whole = picture(panel, made)
     assert whole.shape[:2] == (2 * 6 - 1, 10 * 5 - 1), "two lines of ten, with room for names"
     for i, (top, left) in {0: (1, 0), 1: (1, 5), 11: (7, 5)}.items():
         np.testing.assert_array_equal(whole[top : top + 4, left : left + 4], made.pixels()[i])
     made = a_set(ipc=2, channels=channels)
     (panel,) = report.image_grid(made).figure.axes
     assert [label.get_text() for label in panel.get_yticklabels()] == ["a", "b", "c"]
-    strip = np.asarray(panel.images[0].get_array())[10:14]
+    strip = picture(panel, made)[10:14]
     np.testing.assert_array_equal(strip[:, :4], made.pixels()[4])
     np.testing.assert_array_equal(strip[:, 5:], made.pixels()[5])
     assert (strip[:, 4] == 255).all()
@@ -109,7 +140,7 @@ def test_a_set_of_very_many_classes_is_one_picture_of_all_its_images(ipc):
     made = CondensedSet(images, np.arange(1500).repeat(ipc), "made", tuple(map(str, range(1500))), (0.5,), (0.5,))
     (panel,) = report.image_grid(made).figure.axes
     assert not texts(panel)
-    whole = np.asarray(panel.images[0].get_array())
+    whole = picture(panel, made)
     assert 0.5 < whole.shape[0] / whole.shape[1] < 2
     for i in (0, 1499):
         wanted = made.pixels()[i * ipc]
@@ -127,7 +158,7 @@ def test_several_sets_are_named_and_snapshots_have_a_row_each_beside_the_curve()
     np.testing.assert_array_equal(curve.lines[0].get_xydata(), [[1, 3.0], [2, 2.0], [3, 1.0]])
     rows = report.image_rows({"one": a_set(), "two, a stand-in": a_set(ipc=2, classes=12)}).figure.axes
     assert [r.get_ylabel() for r in rows] == ["one", "two,\na stand-in"]
-    strip = np.asarray(rows[1].images[0].get_array())
+    strip = picture(rows[1], a_set())
     assert strip.shape == (4, 10 * 5 - 1), "at most ten classes"
     np.testing.assert_array_equal(strip[:, 5:9], a_set(ipc=2, classes=12).pixels()[2])
 

@@ -1,14 +1,19 @@
 """dclib.report on made rows: tables, the list of records behind them, and lines of facts."""
 
+import json
 import re
 import shlex
+from base64 import b64decode
+from io import BytesIO
 
+import numpy as np
+import pandas as pd
 import pytest
 from cells import cell, frame
 
 from dclib import experiments, report, results
 from dclib.experiments import RANDOM, ablations, paper
-from dclib.results import Store
+from dclib.results import CondensedSet, Store
 from dclib.support.console import whole, words
 
 
@@ -135,6 +140,39 @@ def test_every_link_leads_to_the_records_of_its_cell():
     many = lines(report.records_list(frame(cell(*[[float(i)] for i in range(100)]))))[1][1]
     assert many.endswith(f"and {100 - many.count('-key-')} more")
     assert report.records_list(frame(cell())) == ""
+
+
+# --- files that a page holds
+
+
+def held(text):
+    """The files that links hold, by name."""
+    return {name: b64decode(data) for data, name in re.findall(r'href="data:[^;]+;base64,([^"]+)" download="([^"]+)"', text)}
+
+
+def test_facts_end_with_the_recorded_rows_as_csv():
+    rows = frame(cell([88.0, 90.0], [87.0], records=[trained("k")], paper=(89.2, 1.6)), cell(ipc=10))
+    found = pd.read_csv(BytesIO(held(report.facts(rows))["coresets.csv"]))
+    assert found.columns.tolist() == rows.columns.drop("records").tolist()
+    (row,) = found.itertuples()
+    assert (row.ipc, row.ours, row.paper) == (1, rows.ours[0], 89.2)
+    assert json.loads(row.accuracies) == [[88.0, 90.0], [87.0]]
+    assert json.loads(row.keys) == ["ConvNet-key-0", "ConvNet-key-1"]
+    assert not held(report.facts(rows[1:])), "nothing is recorded"
+
+
+def test_sets_are_held_as_pictures_and_small_ones_as_files(tmp_path):
+    labels = np.arange(3)
+    small, large = (
+        CondensedSet(np.zeros((3, 1, side, side), np.float32), labels, "made", tuple("abc"), (0.5,), (0.5,), key=f"of-{side}")
+        for side in (4, 100)
+    )
+    files = held(report.set_links({"small": small, "large": large}))
+    assert files.keys() == {"of-4.png", "of-4.safetensors", "of-100.png"}
+    assert files["of-4.png"].startswith(b"\x89PNG")
+    (tmp_path / "set").write_bytes(files["of-4.safetensors"])
+    assert CondensedSet.load(tmp_path / "set").hash == small.hash
+    assert report.set_links({}) == ""
 
 
 # --- lines of facts

@@ -1,7 +1,8 @@
 """Figures of images: a set's, several sets' side by side, and images emerging from noise with their losses.
 
 Each function returns a `Picture`, which a notebook shows and `save_grid` writes; no global state of matplotlib is touched, and
-it is imported only when something is drawn. Letters are sized for a screen as narrow as a phone's.
+it is imported only when something is drawn. Letters are sized for a screen as narrow as a phone's. The ground is transparent,
+and letters and lines have a tone that shows on a light and on a dark page.
 """
 
 import math
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 WIDTH = 7.2  # inches
 DPI = 150
+INK = "#757c87"  # as far from white as from a dark page, a contrast of 4.2 to either
 NAMED = 100  # classes of which each has room for its name
 
 
@@ -40,10 +42,14 @@ class Picture:
     about: str
 
     def render(self, kind: str = "png") -> bytes:
-        """Draw it as a file of that format."""
+        """Draw it as a file of that format, as large as it needs to be for a legend that is wider than the figure."""
+        from matplotlib.transforms import Bbox
+
         file = BytesIO()
+        _draw_in_ink(self.figure)
         self.figure.draw_without_rendering()  # the layout of images needs two rounds
-        self.figure.savefig(file, format=kind, dpi=DPI, facecolor="white")
+        box = Bbox.union([self.figure.get_tightbbox(), Bbox.from_bounds(0, 0, *self.figure.get_size_inches())])
+        self.figure.savefig(file, format=kind, dpi=DPI, transparent=True, bbox_inches=box)
         return file.getvalue()
 
     def _repr_png_(self) -> bytes:
@@ -51,6 +57,18 @@ class Picture:
 
     def __repr__(self) -> str:
         return self.about
+
+
+def _draw_in_ink(figure: "Figure") -> None:
+    """Give letters, ticks and frames the tone `INK`, where no colour of their own was chosen."""
+    from matplotlib.text import Text
+
+    for panel in figure.axes:
+        panel.tick_params(which="both", color=INK, labelcolor=INK)
+        panel.spines[:].set_color(INK)
+    for text in figure.findobj(Text):
+        if text.get_color() == "black":  # matplotlib's default
+            text.set_color(INK)
 
 
 def new_figure(height: float, width: float = WIDTH) -> "Figure":
@@ -70,7 +88,7 @@ def nothing() -> Picture:
 def plain(panel: "Axes", size: int = 12) -> None:
     """Give a panel a light grid, letters of that size, and no frame above and to the right."""
     panel.tick_params(labelsize=size)
-    panel.grid(color="0.9")
+    panel.grid(color=INK, alpha=0.25)
     panel.spines[["top", "right"]].set_visible(False)
 
 
@@ -117,11 +135,11 @@ def _grid_shape(made: CondensedSet) -> tuple[int, int]:
 
 
 def _grid(made: CondensedSet) -> tuple[np.ndarray, int]:
-    """All images in one array, a white line between them, and the height of the room above each for its class's name."""
+    """All images in one array, a transparent line between them, and the height of the room above each for its class's name."""
     (lines, across), strips = _grid_shape(made), [_strip(pixels) for pixels in _by_class(made)]
     height, width = strips[0].shape[:2]
     above = round(0.25 * height) if across > 1 and len(strips) <= NAMED else 0
-    whole = np.full((lines * (height + above + 1) - 1, across * (width + 1) - 1, *strips[0].shape[2:]), 255, np.uint8)
+    whole = np.zeros((lines * (height + above + 1) - 1, across * (width + 1) - 1, 4), np.uint8)
     for i, strip in enumerate(strips):
         top, left = i // across * (height + above + 1) + above, i % across * (width + 1)
         whole[top : top + height, left : left + width] = strip
@@ -189,22 +207,23 @@ def image_rows(sets: Mapping[str, CondensedSet], losses: Sequence[float] = ()) -
 
 
 def _by_class(made: CondensedSet) -> list[np.ndarray]:
-    """The pixels of each class."""
+    """The pixels of each class, red, green, blue and opaque."""
     check_drawable(made.images.shape[1])
     if bare := set(range(len(made.class_names))) - set(made.labels.tolist()):
         raise DataError(f"the set has no image of class {made.class_names[min(bare)]}: it cannot be drawn")
     pixels = made.pixels()
+    pixels = np.broadcast_to(pixels[..., None], (*pixels.shape, 3)) if pixels.ndim == 3 else pixels
+    pixels = np.pad(pixels, [(0, 0)] * 3 + [(0, 1)], constant_values=255)
     return [pixels[made.labels == c] for c in range(len(made.class_names))]
 
 
 def _strip(pixels: np.ndarray) -> np.ndarray:
-    """Images side by side, with a white line between them."""
-    wide: list[Any] = [(0, 0), (0, 0), (0, 1), *[(0, 0)] * (pixels.ndim - 3)]
-    return np.concatenate(list(np.pad(pixels, wide, constant_values=255)), axis=1)[:, :-1]
+    """Images side by side, with a transparent line between them."""
+    return np.concatenate(list(np.pad(pixels, [(0, 0), (0, 0), (0, 1), (0, 0)])), axis=1)[:, :-1]
 
 
 def _show(panel: "Axes", image: np.ndarray) -> None:
     """Draw an image without ticks and without a frame."""
-    panel.imshow(image, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+    panel.imshow(image, interpolation="nearest")
     panel.set(xticks=[], yticks=[])
     panel.spines[:].set_visible(False)

@@ -1,7 +1,6 @@
 """Figures of numbers, ours beside the paper's: a table as a map of colours, and as dots with intervals.
 
-Ours is filled and the paper's hollow, in colours that the colour-blind tell apart and with a mark for each. The ground is white,
-so that they can be read on a dark page, too.
+Ours is filled and the paper's hollow, in colours that the colour-blind tell apart and with a mark for each.
 """
 
 from collections.abc import Sequence
@@ -9,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..experiments.presets import WHOLE
 from ..results.outcomes import DASH, labels, made_by, title
-from .figures import WIDTH, Picture, new_figure, nothing, plain
+from .figures import INK, WIDTH, Picture, new_figure, nothing, plain
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
 OURS, PAPER = "#0072B2", "#D55E00"
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+COLOURS = (OURS, PAPER, "#009E73", "#CC79A7", "#2A9BD4", "#C98500", INK)
 MARKS = "osD^vPX"
 ROW = 0.42  # inches
 HEAT = "viridis"
@@ -56,9 +55,9 @@ def _draw_map(panel: "Axes", values: "pd.DataFrame", low: float, high: float) ->
         for x, value in enumerate(row):
             missing, dark = value != value, value < (low + high) / 2
             if missing:
-                panel.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor="white", edgecolor="0.8", hatch="//", linewidth=0))
-            text = DASH if missing else f"{value:.0f}"
-            panel.text(x, y, text, ha="center", va="center", fontsize=15, color="white" if dark else "black")
+                panel.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor="none", edgecolor=INK, hatch="//", linewidth=0))
+            text, color = (DASH, INK) if missing else (f"{value:.0f}", "#ffffff" if dark else "#000000")
+            panel.text(x, y, text, ha="center", va="center", fontsize=15, color=color)
     panel.tick_params(length=0)
 
 
@@ -89,7 +88,7 @@ def _dots(panel: "Axes", cells: "pd.DataFrame", names: Sequence[str]) -> None:
     for cell in cells.itertuples():
         y = names.index(cell.network)
         panel.errorbar(cell.ours, y - 0.14, xerr=cell.std, fmt="o", color=OURS, markersize=7, capsize=3)
-        style = dict(fmt="s", color=PAPER, markersize=7, markerfacecolor="white", capsize=3)
+        style = dict(fmt="s", color=PAPER, markersize=7, markerfacecolor="none", capsize=3)
         panel.errorbar(cell.paper, y + 0.18, xerr=cell.paper_std, **style)
     plain(panel, 11)
     panel.set_yticks(range(len(names)), map(made_by, names), fontsize=12)
@@ -103,7 +102,7 @@ def _legend(figure: Any, whole: bool) -> None:
     from matplotlib.lines import Line2D
 
     keys = [Line2D([], [], color=OURS, marker="o", linestyle="", label="ours")]
-    keys += [Line2D([], [], color=PAPER, marker="s", markerfacecolor="white", linestyle="", label="paper")]
+    keys += [Line2D([], [], color=PAPER, marker="s", markerfacecolor="none", linestyle="", label="paper")]
     if whole:
         keys += [Line2D([], [], color=OURS, label="whole set, ours")]
         keys += [Line2D([], [], color=PAPER, linestyle="--", label="whole set, paper")]

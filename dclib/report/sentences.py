@@ -9,6 +9,7 @@ from ..experiments import AXES
 from ..results.lines import machine_of
 from ..results.outcomes import DASH, title, varying
 from ..support.progress import clock
+from .downloads import csv_link
 from .tables import signed
 
 if TYPE_CHECKING:
@@ -21,8 +22,10 @@ Place = dict[str, Any]
 
 
 def facts(cells: "pd.DataFrame") -> str:
-    """The agreement with the paper, the cost and what is missing, as paragraphs in Markdown."""
-    return "\n\n".join(filter(None, (agreement_sentence(cells), cost_sentence(cells), missing_sentence(cells))))
+    """The agreement with the paper, the cost, what is missing and a link to the recorded rows, as paragraphs in Markdown."""
+    recorded = cells[cells.sets > 0]
+    link = "" if recorded.empty else f"These {csv_link(recorded, recorded.experiment.iloc[0])}."
+    return "\n\n".join(filter(None, (agreement_sentence(cells), cost_sentence(cells), missing_sentence(cells), link)))
 
 
 def budget(cells: "pd.DataFrame") -> str:

@@ -1,4 +1,4 @@
-"""Rows of `results.table` as tables in Markdown, legible as they are, and the directive that numbers one in the book."""
+"""Rows of `results.table` as tables in Markdown, legible as they are, and the directive that gives one a caption in the book."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -135,7 +135,7 @@ def pipe_table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1
 
 @dataclass(frozen=True)
 class Numbered:
-    """A table or listing that the book numbers: MyST's directive as Markdown, and what it holds as plain text.
+    """A table or listing with a caption and a name to link to: MyST's directive as Markdown, and what it holds as plain text.
 
     Args:
         directive: with its argument.
@@ -161,14 +161,16 @@ class Numbered:
         return "\n\n".join((self.caption, self.text, *self.notes))
 
 
-def numbered_table(text: str, caption: str, name: str, notes: Iterable[str] = ()) -> Numbered:
-    """Wrap a table in Markdown for a notebook's cell (with metadata `mystnb: {markdown_format: myst}`).
+def numbered_table(text: str, caption: str, name: str, notes: Iterable[str] = (), style: str = "") -> Numbered:
+    """Give a table in Markdown a caption and a name, for a notebook's cell (with metadata `mystnb: {markdown_format: myst}`).
 
     Args:
         text: from `matrix_table`, `list_table` or `pipe_table`.
         caption: a sentence.
         name: the label to refer to, `tab-…`.
         notes: paragraphs to follow it; empty ones are left out.
+        style: its class in the book's style sheet: `claims`, whose sentences may take several lines.
     """
     caption = " ".join(caption.split())
-    return Numbered(f"{{table}} {caption}", {"name": name}, caption, text, notes=tuple(filter(None, notes)))
+    options = {"name": name} | ({"class": style} if style else {})
+    return Numbered(f"{{table}} {caption}", options, caption, text, notes=tuple(filter(None, notes)))

@@ -56,6 +56,11 @@ class Claim:
     margin: float | None = None
 
     @property
+    def recorded(self) -> bool:
+        """Whether there is a number for every difference."""
+        return bool(self.differences) and not any(math.isnan(d.mean) for d in self.differences)
+
+    @property
     def verdict(self) -> str:
         """What the differences say together: one that refutes is enough, and all must hold."""
         found = [d.above(self.least) if self.margin is None else d.within(self.margin) for d in self.differences]
@@ -82,8 +87,8 @@ class Estimate(NamedTuple):
     @classmethod
     def over(cls, values: Sequence[float]) -> "Estimate":
         """Of values that were drawn independently, such as the means of sets."""
-        n = len(values)
-        return cls(fmean(values) if n else math.nan, stdev(values) / n**0.5 if n > 1 else math.nan, n - 1)
+        n, mean = len(values), fmean(values) if values else math.nan
+        return cls(mean, stdev(values) / n**0.5 if n > 1 and not math.isnan(mean) else math.nan, n - 1)
 
     @property
     def interval(self) -> Interval:
