@@ -42,9 +42,6 @@ NARROWED = {
 }
 # decimals of an answer that stand in no table of its page: settings, differences and means of what does, other records
 ELSEWHERE = {
-    "ablation_activation": {"85.5", "84.4"},
-    "ablation_distance": {"0.1", "61.0", "5.3", "52.2", "2.0"},
-    "ablation_width": {"0.4", "86.0"},
     "more_baselines": {"13.5"},
     "speed": {"2.4", "1.18", "1.6", "1.8"},
 }
