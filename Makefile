@@ -19,7 +19,7 @@ help:
 	@echo 'make test          lint, all tests, every notebook, the book: what CI runs'
 	@echo 'make lint          ruff'
 	@echo 'make book          build the book from the records: _build/html/index.html'
-	@echo 'make book-check    open every page of the built book in Chromium, wide and narrow, and check every link inside it'
+	@echo 'make book-check    open every page of the built book in Chromium, wide and narrow, and check its links, layout and contrast'
 	@echo 'make notebooks     execute every notebook on the best records and refresh the tables kept in git'
 	@echo 'make bench         measure speed against the literal Algorithm 1: a quarter of an hour'
 	@echo 'make bench-memory  Table T11: memory and time beside Dataset Distillation: ten minutes'

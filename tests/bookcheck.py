@@ -3,8 +3,10 @@
     python tests/bookcheck.py _build/html
 
 Reported are errors of scripts, local files that do not load, broken images, pages wider than the screen, links to pages or
-places that do not exist, and a search that finds nothing. Needs Chromium (Debian: `apt install chromium`) and no network: what
-a page fetches from elsewhere is left out.
+places that do not exist, and a search that finds nothing; pages without headings, images without a text in their place, links
+elsewhere that are no addresses; text too pale for its ground, in the light and in the dark theme; and notebooks whose first table
+or figure does not begin on the first screen. Needs Chromium (Debian: `apt install chromium`) and no network: what a page fetches
+from elsewhere is left out.
 """
 
 import json
@@ -22,9 +24,13 @@ from urllib.parse import unquote, urlsplit
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 WIDTHS = (1280, 390)
 SOUGHT = "herding"  # that every book of ours writes of
+SCREEN = 800  # pixels, above which a notebook's first table or figure begins
+LATE: tuple[str, ...] = ()  # pages of notebooks that are exempt from this
+CONTRAST = 4.5  # of text with its ground, by WCAG
+ADDRESS = re.compile(r"https?://[\w-]+(\.[\w-]+)+(:\d+)?([/?#][^\s<>\"{}|\\^`]*)?|mailto:\S+@\S+|data:\S+")
 # The theme's own: a script that it writes twice, its first visit, and a list of contents sought where a page has none.
 THEIRS = ("THEBE_JS_URL", "Got invalid theme mode", "Cannot read properties of null (reading 'classList')")
-LISTEN = """<script>
+LISTEN = """<style>* { transition: none !important; }</style><script>
 window.__found = [];
 window.addEventListener("error", event => {
   const source = event.target && (event.target.src || event.target.href);
@@ -36,8 +42,40 @@ const tell = console.error;
 console.error = (...words) => { window.__found.push("console: " + words.join(" ")); tell(...words); };
 </script>"""
 HARNESS = """<!doctype html><pre id="result"></pre><script>
-const pages = %s, widths = %s, result = {};
+const pages = %s, widths = %s, late = %s, screen = %s, least = %s, result = {};
+const LEFT_OUT = "pre, script, style, mjx-container, .math, .headerlink";
 const wait = time => new Promise(done => setTimeout(done, time));
+const numbers = color => color.match(/[\\d.]+/g).map(Number);
+const light = rgb => rgb.slice(0, 3).map(c => c / 255).map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+  .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+function pale(page, theme) {  // pairs of colours with too little contrast, each with the words that have it
+  page.documentElement.dataset.theme = theme;
+  const style = element => page.defaultView.getComputedStyle(element), found = new Map();
+  const article = page.querySelector("article"), words = page.createTreeWalker(article || page.body, NodeFilter.SHOW_TEXT);
+  while (words.nextNode()) {
+    const text = words.currentNode.data.trim(), element = words.currentNode.parentElement;
+    if (!text || element.closest(LEFT_OUT) || !element.getClientRects().length) continue;
+    let ground = element;
+    while (ground && (numbers(style(ground).backgroundColor)[3] ?? 1) < 0.5) ground = ground.parentElement;
+    const pair = [style(element).color, ground ? style(ground).backgroundColor : "rgb(255, 255, 255)"];
+    const [low, high] = pair.map(color => light(numbers(color)) + 0.05).sort((a, b) => a - b);
+    const said = `contrast of ${(high / low).toFixed(1)} in the ${theme} theme: "${text.slice(0, 30)}"`;
+    if (high / low < least) found.set(pair.join(" on "), said);
+  }
+  return [...found.values()];
+}
+function laid_out(name, page) {
+  const found = [...pale(page, "light"), ...pale(page, "dark")];
+  for (const link of page.querySelectorAll("article a[href]"))
+    if (!link.textContent.trim() && !link.querySelector("img, svg"))
+      found.push("a link without words: " + link.getAttribute("href"));
+  const seen = [...page.querySelectorAll("article :is(table, figure, img, canvas)")].filter(e => e.getClientRects().length);
+  const tops = seen.map(element => element.getBoundingClientRect().top + page.defaultView.scrollY);
+  const first = Math.round(Math.min(...tops));
+  if (name.startsWith("notebooks/") && !late.includes(name) && !(first < screen))
+    found.push(`the first table or figure begins at ${first} pixels`);
+  return found;
+}
 async function look(page, width) {
   const frame = document.createElement("iframe");
   frame.style.cssText = `width:${width}px;height:900px;border:0`;
@@ -50,6 +88,7 @@ async function look(page, width) {
   for (let i = 0; i < 50 && images.some(image => !image.complete); i++) await wait(100);
   for (const image of images) if (!image.naturalWidth) found.push("broken image: " + image.src.split("/").pop());
   if (body.scrollWidth > width) found.push(`is ${body.scrollWidth} pixels wide`);
+  if (width > screen) found.push(...laid_out(page, frame.contentDocument));
   if (page.includes("?q=")) {
     await wait(3000);
     if (!frame.contentDocument.querySelector("#search-results li")) found.push("the search finds nothing");
@@ -73,12 +112,14 @@ def browser() -> str | None:
 
 
 class Page(HTMLParser):
-    """What a page links to, and the places in it that can be linked to."""
+    """What a page links to, the places in it that can be linked to, its headings and the images without a text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.links: list[str] = []
         self.places: set[str] = set()
+        self.headings: set[str] = set()
+        self.bare: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
@@ -86,6 +127,10 @@ class Page(HTMLParser):
         self.places |= {value for name in ("id", "name") if (value := given.get(name))}
         if target := given.get("href" if tag in ("a", "link") else "src" if tag in ("img", "script") else ""):
             self.links.append(target)
+        if tag in ("h1", "h2"):
+            self.headings.add(tag)
+        if tag == "img" and not (given.get("alt") or "").strip():
+            self.bare.append((given.get("src") or "").split("/")[-1][:60])
 
 
 def pages(html: Path) -> list[Path]:
@@ -108,6 +153,17 @@ def dead_links(html: Path) -> Iterator[str]:
                 yield f"{path.relative_to(html.resolve())}: links to {link}, a place that is not there"
 
 
+def unfinished(html: Path) -> Iterator[str]:
+    """Headings that are missing, images without a text, and links elsewhere that are no addresses."""
+    for path in pages(html):
+        page, name = Page(path.read_text()), path.relative_to(html)
+        wanted = ("h1", "h2") if name.parts[0] == "notebooks" else ("h1",)
+        yield from (f"{name}: has no {heading}" for heading in wanted if heading not in page.headings)
+        yield from (f"{name}: an image without a text: {image}" for image in page.bare)
+        outside = (link for link in page.links if urlsplit(link).scheme or urlsplit(link).netloc)
+        yield from (f"{name}: links to {link[:80]}, which is no address" for link in outside if not ADDRESS.fullmatch(link))
+
+
 def opened(html: Path, command: str) -> Iterator[str]:
     """What goes wrong when the pages are opened in a browser."""
     with tempfile.TemporaryDirectory() as folder:
@@ -117,7 +173,8 @@ def opened(html: Path, command: str) -> Iterator[str]:
             path.write_text(re.sub(r"(<head[^>]*>)", lambda found: found[1] + LISTEN, path.read_text(), count=1))
         names = [os.fspath(path.relative_to(copy)) for path in pages(copy)]
         names = [f"{name}?q={SOUGHT}" if name == "search.html" else name for name in names]
-        (copy / "harness.html").write_text(HARNESS % (json.dumps(names), json.dumps(WIDTHS)))
+        given = (names, WIDTHS, LATE, SCREEN, CONTRAST)
+        (copy / "harness.html").write_text(HARNESS % tuple(map(json.dumps, given)))
         found = _dumped(command, copy / "harness.html", Path(folder))
     text = re.search(r'<pre id="result">(.*?)</pre>', found, re.S)
     if not text or not text[1]:
@@ -150,7 +207,7 @@ def main(arguments: list[str]) -> int:
     if command is None:
         print("no Chromium is installed: on Debian, `apt install chromium`", file=sys.stderr)
         return 1
-    wrong = [*dead_links(html), *opened(html, command)]
+    wrong = [*dead_links(html), *unfinished(html), *opened(html, command)]
     print("\n".join(wrong) or f"{len(pages(html))} pages, {len(WIDTHS)} widths: nothing wrong")
     return bool(wrong)
 

@@ -25,6 +25,10 @@ def test_every_link_inside_the_book_leads_somewhere(html):
     assert list(bookcheck.dead_links(html)) == []
 
 
+def test_headings_texts_of_images_and_addresses_are_there(html):
+    assert list(bookcheck.unfinished(html)) == []
+
+
 @pytest.mark.skipif(bookcheck.browser() is None, reason="no Chromium is installed")
 def test_a_browser_opens_every_page_and_finds_nothing_wrong(html):
     assert list(bookcheck.opened(html, bookcheck.browser())) == []

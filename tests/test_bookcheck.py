@@ -1,5 +1,6 @@
 """The check of the built book finds what it is there to find: on pages made wrong each mistake is named, on right ones nothing."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,57 @@ def book(tmp_path):
 )
 def test_links(book, link, wrong):
     assert list(bookcheck.dead_links(book(link))) == ([f"index.html: links to {link}, {wrong}"] if wrong else [])
+
+
+@pytest.mark.parametrize(
+    ("more", "wrong"),
+    [
+        ('<img src="image.svg" alt="a dot">', []),
+        ('<img src="image.svg" alt=" ">', ["an image without a text: image.svg"]),
+        ('<a href="https://example.org/a?b=c#d">x</a>', []),
+        ('<a href="https://example org">x</a>', ["links to https://example org, which is no address"]),
+        ('<a href="htp://example.org">x</a>', ["links to htp://example.org, which is no address"]),
+    ],
+)
+def test_texts_of_images_and_addresses(book, more, wrong):
+    assert list(bookcheck.unfinished(book(more=more))) == [f"index.html: {one}" for one in wrong]
+
+
+def test_headings(book):
+    folder = book()
+    (folder / "notebooks").mkdir()
+    (folder / "index.html").rename(folder / "notebooks/index.html")
+    (folder / "other.html").write_text("<p>bare</p>")
+    assert list(bookcheck.unfinished(folder)) == ["notebooks/index.html: has no h2", "other.html: has no h1"]
+
+
+LAID_OUT = """<!doctype html><html data-theme="light"><head><style>
+body {{ background: #fff; color: #222; }}
+[data-theme="dark"] body {{ background: #111; color: #eee; }}
+</style></head><body><article><h1>One</h1><h2>Two</h2><div style="height:{above}px"></div>
+<table><caption>said</caption><tr><td style="{cell}">number</td></tr></table>{more}</article></body></html>"""
+
+
+@pytest.mark.skipif(bookcheck.browser() is None, reason="no Chromium is installed")
+@pytest.mark.slow
+def test_what_is_late_or_pale_or_without_words(book):
+    folder = book()
+    (folder / "notebooks").mkdir()
+    shown = {
+        "right": dict(above=600, cell="", more='<p><a href="right.html" style="color:#06c;background:#fff">words</a></p>'),
+        "late": dict(above=800, cell="", more=""),
+        "pale": dict(above=0, cell="color: #999", more=""),
+        "dark": dict(above=0, cell="color: #333", more='<a href="right.html"></a>'),
+    }
+    for name, given in shown.items():
+        (folder / f"notebooks/{name}.html").write_text(LAID_OUT.format(**given))
+    found = "\n".join(bookcheck.opened(folder, bookcheck.browser()))
+    assert re.findall(r"notebooks/(\w+).html at 1280: (the first|contrast of \S+ in the \w+|a link)", found) == [
+        ("dark", "contrast of 1.5 in the dark"),
+        ("dark", "a link"),
+        ("late", "the first"),
+        ("pale", "contrast of 2.8 in the light"),
+    ]
 
 
 @pytest.mark.skipif(bookcheck.browser() is None, reason="no Chromium is installed")
