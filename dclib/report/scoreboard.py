@@ -101,7 +101,7 @@ class Statement:
         item: of the paper.
         page: the stem of the notebook that tells more.
         claim: a plain sentence.
-        shown: what the numbers beside it are: a colon parts what is compared, a comma groups of that.
+        shown: what the numbers beside it are; a colon stands between what is compared.
         read: what is recorded.
         decide: its cases.
         numbers: ours and the paper's.

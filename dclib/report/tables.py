@@ -169,7 +169,7 @@ def numbered_table(text: str, caption: str, name: str, notes: Iterable[str] = ()
         caption: a sentence.
         name: the label to refer to, `tab-…`.
         notes: paragraphs to follow it; empty ones are left out.
-        style: `prose` for cells of words, which may take several lines, `claims` for the scoreboard.
+        style: its class in the book's style sheet: `claims`, whose sentences may take several lines.
     """
     caption = " ".join(caption.split())
     options = {"name": name} | ({"class": style} if style else {})
