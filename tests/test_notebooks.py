@@ -46,7 +46,6 @@ ELSEWHERE = {
     "ablation_distance": {"0.1", "61.0", "5.3", "52.2", "2.0"},
     "ablation_width": {"0.4", "86.0"},
     "more_baselines": {"13.5"},
-    "speed": {"2.4", "1.18", "1.6", "1.8"},
 }
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
