@@ -43,7 +43,6 @@ NARROWED = {
 # decimals of an answer that stand in no table of its page: settings, differences and means of what does, other records
 ELSEWHERE = {
     "more_baselines": {"13.5"},
-    "speed": {"2.4", "1.18", "1.6", "1.8"},
 }
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
