@@ -145,15 +145,6 @@ def test_smaller_presets_differ_from_the_paper_only_in_budget():
         assert reduced["outer_steps"] * reduced["real_batch"] <= 1000 * 64
 
 
-@pytest.mark.parametrize(("ipc", "K", "T", "epochs"), [(1, 150, 1, 1), (10, 20, 10, 10), (20, 10, 20, 5), (50, 10, 50, 2)])
-def test_above_one_image_for_each_class_cpu_takes_fewer_steps(ipc, K, T, epochs):
-    h = cell(CPU, ipc=ipc).make_set(0).hyper
-    assert (h.outer_steps, h.inner_steps, h.network_epochs) == (K, T, epochs)
-    haste = {"init": "real", "image_lr": 1.0} if ipc > 1 else {}
-    paper = cell(PAPER, ipc=ipc).make_set(0).hyper
-    assert h == dataclasses.replace(paper, outer_steps=K, network_epochs=epochs, real_batch=64, **haste)
-
-
 def test_table_2_is_six_by_six_and_smoke_has_the_row_to_beat():
     assert len(CROSS_ARCH.cells(PAPER)) == 36
     rows = {c.network: c for c in CROSS_ARCH.cells(SMOKE)}

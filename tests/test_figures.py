@@ -72,6 +72,12 @@ def test_dots_are_the_means_with_their_spread_ours_filled_and_the_papers_hollow(
         assert uprights[-2:] == [(99.0, OURS), (99.6, PAPER)]
 
 
+@pytest.mark.parametrize("draw", [report.dot_plot, report.heatmap])
+@pytest.mark.parametrize("network", ["herding", "whole"])
+def test_nothing_recorded_can_be_drawn(draw, network):
+    assert draw(frame(cell(network=network))).render().startswith(b"\x89PNG")
+
+
 def test_a_picture_has_a_transparent_ground_and_letters_that_show_on_white_and_on_black():
     figure = report.new_figure(1.0)
     panel = figure.subplots()
@@ -127,16 +133,17 @@ def test_image_grid_names_the_only_image_of_a_class_or_has_a_row_for_each_class(
     assert (strip[:, 4] == 255).all()
 
 
-def test_a_set_of_very_many_classes_is_one_picture_of_all_its_images():
+@pytest.mark.parametrize("ipc", [1, 3])
+def test_a_set_of_very_many_classes_is_one_picture_of_all_its_images(ipc):
     """Of as many objects as any other: drawing a panel for each of 1,500 classes took minutes."""
-    images = np.random.default_rng(0).uniform(-1, 1, (4500, 1, 8, 8)).astype(np.float32)
-    made = CondensedSet(images, np.arange(1500).repeat(3), "made", tuple(map(str, range(1500))), (0.5,), (0.5,))
+    images = np.random.default_rng(0).uniform(-1, 1, (1500 * ipc, 1, 8, 8)).astype(np.float32)
+    made = CondensedSet(images, np.arange(1500).repeat(ipc), "made", tuple(map(str, range(1500))), (0.5,), (0.5,))
     (panel,) = report.image_grid(made).figure.axes
     assert not texts(panel)
     whole = picture(panel, made)
     assert 0.5 < whole.shape[0] / whole.shape[1] < 2
     for i in (0, 1499):
-        wanted = made.pixels()[i * 3]
+        wanted = made.pixels()[i * ipc]
         assert (np.lib.stride_tricks.sliding_window_view(whole, (8, 8)) == wanted).all((2, 3)).any()
 
 
@@ -157,7 +164,7 @@ def test_several_sets_are_named_and_snapshots_have_a_row_each_beside_the_curve()
 
 
 def test_save_grid_writes_the_format_of_the_name_and_refuses_others(tmp_path):
-    for ending, start in {"png": b"\x89PNG", "PDF": b"%PDF", "jpg": b"\xff\xd8"}.items():
+    for ending, start in {"png": b"\x89PNG", "PDF": b"%PDF", "svg": b"<?xml", "jpg": b"\xff\xd8"}.items():
         report.save_grid(a_set(), tmp_path / f"grid.{ending}")
         assert (tmp_path / f"grid.{ending}").read_bytes().startswith(start)
     for name in ("grid.bmp", "grid"):

@@ -312,7 +312,7 @@ def test_killed_at_random_moments_every_run_ends_with_the_identical_set():
 
 SAVING_ALWAYS = "import sys; from dclib.cli.main import main; from dclib.core import resume\n"
 SAVING_ALWAYS += "resume.CHECKPOINT_SECONDS = 0.0; sys.exit(main(sys.argv[1:]))"
-SECONDS = 60  # to wait at most for what a process leaves
+SECONDS = 300  # to wait at most for what a process leaves
 # what is run, where its numbers are, what is there when it is killed, and what must be the same in the end
 RUNS = {
     "continual": (["--memories", "random"], "tasks.jsonl", "checkpoints/*", "stages"),
