@@ -56,6 +56,7 @@ def test_headings(book):
     (folder / "notebooks").mkdir()
     (folder / "index.html").rename(folder / "notebooks/index.html")
     (folder / "other.html").write_text("<p>bare</p>")
+    (folder / "index.html").write_text('<meta http-equiv="Refresh" content="0; url=other.html" />')
     assert list(bookcheck.unfinished(folder)) == ["notebooks/index.html: has no h2", "other.html: has no h1"]
 
 
