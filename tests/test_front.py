@@ -146,6 +146,7 @@ def test_the_table_has_a_row_for_each_claim_with_a_record_and_a_line_names_the_o
         assert any(row[1].startswith(line.statement.claim) for row in shown) == bool(line.verdicts)
 
 
+@pytest.mark.slow
 def test_without_records_nothing_is_claimed(tmp_path):
     empty = scoreboard.scoreboard(Store(tmp_path))
     assert {(line.ours, len(line.verdicts)) for line in empty} == {("—", 0)}
