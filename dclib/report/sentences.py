@@ -1,4 +1,4 @@
-"""Lines of facts below a table: how near the paper its numbers are, what they cost, and which commands fill its dashes."""
+"""Lines of facts below a table: how near the paper its numbers are, what they cost, and which commands compute what is missing."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .. import experiments
 from ..experiments import AXES
 from ..results.lines import machine_of
-from ..results.outcomes import DASH, title, varying
+from ..results.outcomes import title, varying
 from ..support.progress import clock
 from .downloads import csv_link
 from .tables import signed
@@ -65,7 +65,7 @@ def agreement_sentence(cells: "pd.DataFrame") -> str:
 
 
 def missing_sentence(cells: "pd.DataFrame", preset: str = "") -> str:
-    """How many cells are dashes and which commands fill them, narrowed as the page is; empty if there is none.
+    """How many cells are not recorded and which commands fill them, narrowed as the page is; empty if there is none.
 
     Args:
         cells: of one experiment, from `results.table`.
@@ -81,7 +81,7 @@ def missing_sentence(cells: "pd.DataFrame", preset: str = "") -> str:
     rest = [place for place in places if place not in beyond]
     commands = [(_command(name, p, cells, wanted, grids[p]), wanted) for p, wanted in ((small, rest), (large, beyond)) if wanted]
     said = ", ".join(f"`{command}` computes {len(wanted)}" for command, wanted in commands)
-    return f"{len(absent)} of {len(cells)} cells are not recorded yet and stand as {DASH}: {said}."
+    return f"{len(absent)} of {len(cells)} cells are not recorded yet: {said}."
 
 
 def _command(name: str, preset: str, cells: "pd.DataFrame", wanted: Sequence[Place], grid: Sequence[Place]) -> str:
