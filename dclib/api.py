@@ -89,15 +89,16 @@ def train(
     """
     variants.stage_t("", network=network, **given)  # refuses what is out of range before anything is loaded
     check_networks(networks)
+    from .results import CondensedSet
+
+    small = made if isinstance(made, CondensedSet) else CondensedSet.load(made)
     import torch
 
     from .core import engine as engines
     from .core.train import evaluate
-    from .results import CondensedSet
     from .run.sets import load_for
 
     engines.tune_allocator()
-    small = made if isinstance(made, CondensedSet) else CondensedSet.load(made)
     hyper = variants.stage_t(small.source, network=network, **given)
     tested = load_for(small, dataset, other_data)
     with Progress(f"training {hyper.network} on {small.ipc}/class of {small.dataset}", networks) as progress:

@@ -159,9 +159,10 @@ def train(
     variants.stage_t("", **hyper)  # refuses what is out of range before anything is loaded
     api.check_networks(networks)
     from ..results import CondensedSet
-    from ..run.sets import load_for
 
     made = CondensedSet.load(file)
+    from ..run.sets import load_for
+
     load_for(made, dataset, other_data)  # before signals are caught, so that Ctrl-C ends a download at once
     training, accuracies = variants.stage_t(made.source, **hyper), []
     how = dict(networks=networks, seed=seed, dataset=dataset, other_data=other_data, device=device, engine=engine)
