@@ -2,6 +2,10 @@
 
 import dataclasses
 import itertools
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
@@ -9,7 +13,7 @@ import torch.nn.functional as F
 from helpers import assert_close, refused, same, stop_after
 
 from dclib.core import checkpoint, engine, networks
-from dclib.data.dataset import generator
+from dclib.data.dataset import generator, load
 from dclib.errors import DataError, Diverged, FileError, Interrupted
 from dclib.methods import full_training
 from dclib.results import Store
@@ -83,6 +87,30 @@ def test_another_engine_does_not_continue_a_training_but_reads_a_finished_one(ma
         train(made, engine="compiled", checkpoint=file)
     done = train(made, checkpoint=file)
     assert same(train(made, engine="compiled", checkpoint=file), done)
+
+
+@pytest.mark.slow
+def test_killed_it_goes_on_to_the_same_end(tmp_path):
+    code = """if True:
+        import sys
+        from dclib.core import resume
+        from dclib.data.dataset import load
+        from dclib.methods import full_training
+        from dclib.spec import ConvNet, WholeTraining
+        resume.CHECKPOINT_SECONDS = 0.0
+        recipe = WholeTraining("digits", ConvNet(width=4, depth=2), epochs=2, batch=50)
+        full_training.train(load("digits"), recipe, device="cpu", engine="eager", checkpoint=sys.argv[1])
+    """
+    file, recipe, resumed = tmp_path / "killed", WholeTraining("digits", THIN, epochs=2, batch=50), []
+    process = subprocess.Popen([sys.executable, "-c", code, str(file)])
+    while not file.exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    digits = load("digits")
+    state = train(digits, recipe, checkpoint=file, on_resume=lambda state: resumed.append(state.k))
+    assert 0 < resumed[0] < 2 * 36
+    assert same(state, train(digits, recipe))
 
 
 # --- runs

@@ -1,7 +1,7 @@
 """Interruptions, full disks and kills: a run goes on to the identical result, and what was whole stays whole.
 
 `test_loop.py` stops whatever learns in steps within one process; `campaign.py` kills at random moments; damaged files and other
-mistakes are in `mishaps.py`; workers are killed in `test_cluster.py`.
+mistakes are in `mishaps.py`; workers are killed in `test_cluster.py`, a training on the whole set in `test_full_training.py`.
 """
 
 import contextlib
@@ -316,7 +316,6 @@ SECONDS = 300  # to wait at most for what a process leaves
 # what is run, where its numbers are, what is there when it is killed, and what must be the same in the end
 RUNS = {
     "continual": (["--memories", "random"], "tasks.jsonl", "checkpoints/*", "stages"),
-    "coresets": (["--networks", "herding", "--test-networks", "MLP"], "whole.jsonl", "whole/*", "accuracies"),
     "nas": (["--space", "width=8 depth=1 norm=instance"], "candidates.jsonl", "candidates.jsonl", "accuracies"),
     "distillation": (["--networks", "distill", "--ipc", "1"], "networks.jsonl", "checkpoints/*", "accuracies"),
 }
