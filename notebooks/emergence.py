@@ -38,7 +38,7 @@ def main(name: str) -> None:
         if state.k in STEPS:
             kept.append(state.images.clone())
 
-    made = sets.condense_set(run, dataset=dataset, looks=[keep], device="cpu")
+    made = sets.make_set(run, dataset=dataset, looks=[keep], device="cpu")
     stages = [sets.as_set(images, dataset, run) for images in kept]
     hyper = variants.stage_t(name, epochs=300)
     small = [(torch.from_numpy(stage.images), torch.from_numpy(stage.labels)) for stage in stages]
