@@ -14,7 +14,7 @@ MAKEFLAGS   += --no-print-directory
 export PYDEVD_DISABLE_FILE_VALIDATION ?= 1
 
 help:
-	@echo 'make demo          learn one image of each embedded digit, draw them, train networks on them: two minutes, no network needed'
+	@echo 'make demo          learn one image of each embedded digit, draw them, train networks on them: some five minutes, no network needed'
 	@echo 'make quick         lint and the fast tests: two minutes'
 	@echo 'make test          lint, all tests, every notebook, the book: what CI runs'
 	@echo 'make lint          ruff'

@@ -211,18 +211,25 @@ def minutes(contestants: Mapping[str, Any], dataset: str) -> tuple[float, float]
     return outer * OUTER_STEPS / 60, iteration * DD_ITERATIONS[dataset] / 60
 
 
-def takes_less(measured: Rows) -> Cases:
-    """Condensing takes less time where it was timed, and DD's memory grows with the steps while condensation's does not.
+def takes_less(what: str) -> Callable[[Rows], Cases]:
+    """Condensing takes less time where it was timed ("time"); DD's memory grows with the steps, condensation's does not ("memory").
 
     Counted bytes have no spread.
     """
-    found = {}
-    for (dataset, device), every in measured.items():
-        timed = [minutes(contestants, dataset) for contestants in every]
-        found["time", dataset, device] = Claim((interval([theirs - ours for ours, theirs in timed if not math.isnan(ours)]),))
-        more = growth(every[-1], "unrolled") - TIMES * abs(growth(every[-1], "condense"))
-        found["memory", dataset, device] = Claim((Interval(more, more, more),))
-    return found
+
+    def decide(measured: Rows) -> Cases:
+        found = {}
+        for (dataset, device), every in measured.items():
+            if what == "time":
+                timed = [minutes(contestants, dataset) for contestants in every]
+                difference = interval([theirs - ours for ours, theirs in timed if not math.isnan(ours)])
+            else:
+                more = growth(every[-1], "unrolled") - TIMES * abs(growth(every[-1], "condense"))
+                difference = Interval(more, more, more)
+            found[dataset, device] = Claim((difference,))
+        return found
+
+    return decide
 
 
 # --- applications
