@@ -46,6 +46,9 @@ def test_matrix_table():
     ]
     lost = frame(cell([79.9], network="LeNet"), cell([80.0], network=RANDOM))
     assert [row[1] for row in lines(report.matrix_table(lost))[1:]] == ["79.9 ↓", "80.0"]
+    level = frame(cell([79.96], network="LeNet"), cell([80.04], network=RANDOM))
+    body = lines(report.matrix_table(level, head="images"))
+    assert body == [["images", "ConvNet"], ["LeNet", "80.0"], ["random real images", "80.0"]], "no arrow between equals"
 
 
 def test_matrix_table_names_presets_where_they_differ_and_keeps_apart_what_differs_on_a_third_axis():
@@ -169,6 +172,14 @@ def test_sets_are_held_as_pictures_and_small_ones_as_files(tmp_path):
 # --- lines of facts
 
 
+def test_a_caption_says_what_its_numbers_rest_on():
+    rows = frame(cell([90.0]), cell([90.0], planned=(2, 1)), cell([90.0], dataset="usps", planned=(1, 2)))
+    assert report.budget(rows).endswith("1 set × 1 network for each number; 2 of 3 numbers have fewer than the preset plans")
+    assert report.budget(rows[:2]).endswith("; 1 of 2 numbers has fewer than the preset plans")
+    assert report.images_of(rows) == "MNIST, USPS, one image per class"
+    assert report.images_of(frame(cell(ipc=10))) == "MNIST, 10 images per class"
+
+
 def test_agreement_counts_names_the_farthest_and_compares_the_orders():
     numbers = {"MLP": 90.1, "ConvNet": 89.0, "LeNet": 80.0, "VGG11": 91.0}
     printed = dict(zip(numbers, (90.0, 90.2, 91.0, 92.0), strict=True))
@@ -186,7 +197,7 @@ def test_the_printed_ablations_rank_as_themselves():
         cells = [c for c in experiments.find(name).cells(experiments.PAPER) if c.variant != ablations.OWN_RATE]
         found = [(c.place, paper.find(name, c.place)) for c in cells]
         rows = frame(*(cell([printed[0]], paper=printed, **place) for place, printed in found))
-        assert "ρ of ours with the paper's 1.00" in report.agreement_sentence(rows)
+        assert "Spearman's ρ = 1.00" in report.agreement_sentence(rows)
 
 
 RECORD = dict(device="cpu", machine="a machine, 2 cores", commit="abcdef123456", dirty=False, peak_memory_mb=1500, seconds=30.0)

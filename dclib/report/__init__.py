@@ -11,17 +11,17 @@ from .comparison import comparison_table, records_list
 from .downloads import csv_link, set_links
 from .figures import Picture, image_grid, image_grids, image_rows, new_figure, nothing, plain, save_grid
 from .plots import dot_plot, heatmap
-from .sentences import agreement_sentence, budget, cost_sentence, facts, missing_sentence
-from .tables import Numbered, list_table, matrix_table, means_table, number, numbered_table, pipe_table, signed
+from .sentences import agreement_sentence, budget, cost_sentence, facts, images_of, missing_sentence
+from .tables import ERRORS, Numbered, list_table, matrix_table, means_table, number, numbered_table, pipe_table, signed
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "Numbered", "Picture", "agreement_sentence", "budget", "comparison_table", "cost_sentence", "csv_link", "dot_plot",
-    "facts", "heatmap", "image_grid", "image_grids", "image_rows", "list_table", "listing", "matrix_table", "means_table",
-    "missing_sentence", "new_figure", "nothing", "number", "numbered_table", "pipe_table", "plain", "recorded_sets", "records_list",
-    "save_grid", "set_links", "signed", "title",
+    "ERRORS", "Numbered", "Picture", "agreement_sentence", "budget", "comparison_table", "cost_sentence", "csv_link",
+    "dot_plot", "facts", "heatmap", "image_grid", "image_grids", "image_rows", "images_of", "list_table", "listing",
+    "matrix_table", "means_table", "missing_sentence", "new_figure", "nothing", "number", "numbered_table", "pipe_table",
+    "plain", "recorded_sets", "records_list", "save_grid", "set_links", "signed", "title",
 ]  # fmt: skip
 
 

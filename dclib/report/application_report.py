@@ -27,7 +27,8 @@ def task_name(dataset: str) -> str:
 def continual_table(found: Sequence[Learned]) -> str:
     """Fig. 4 as a table in Markdown: the mean after each stage, and what the last stage leaves of each task."""
     tasks, numbers = found[0].tasks, range(len(found[0].tasks))
-    head = ["memory", "distillation", *(f"T{j + 1}" for j in numbers), *(f"{task_name(t)} at the end" for t in tasks), "forgotten"]
+    after = ["after task 1", *(str(j + 1) for j in numbers[1:])]
+    head = ["memory", "distillation", *after, *(f"{task_name(t)} at the end" for t in tasks), "forgotten"]
     rows = []
     for x in found:
         columns = [x.means(j) for j in numbers] + [x.on_task(len(tasks) - 1, j) for j in numbers] + [x.forgotten()]

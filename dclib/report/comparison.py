@@ -36,7 +36,8 @@ def comparison_table(cells: "pd.DataFrame", caption: str, name: str) -> Numbered
         found = {cell.network: _lines(cell) for cell in line.itertuples()}
         body.append([f"{title(dataset)}, {ipc}/class", *(found.get(network, "") for network in across)])
     shown = pipe_table(["", *map(made_by, across)], body)
-    caption = f"{' '.join(caption.split())}. Each cell: {lines}"
+    red = "; red: more than two standard errors from the paper's" * ('class="apart"' in shown)
+    caption = f"{' '.join(caption.split())}. Each cell: {lines}{red}"
     return Numbered("{table} " + caption, {"name": name, "class": "compare"}, caption, list_table(cells), shown)
 
 

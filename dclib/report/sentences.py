@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 FLAGS = {axis: f"--{option.replace('_', '-')}" for option, axis in experiments.OPTIONS.items() if axis in AXES}
 KINDS = {"WholeTraining": "training on a whole set", "TrainGan": "GAN", "MakeSet": "set", "TrainNetworks": "trained network"}
 KINDS |= {"LearnTasks": "run on all tasks", "TrainCandidate": "trained candidate"}
+WHERE = {  # how a cell is named in a sentence
+    "ipc": "{}/class".format,
+    "network": lambda name: title(name) if name in experiments.INSTEAD else f"condensed with {name}",
+    "test_network": "trained: {}".format,
+}
 Place = dict[str, Any]
 
 
@@ -37,8 +42,15 @@ def budget(cells: "pd.DataFrame") -> str:
     networks = [len(found) for cell in recorded.itertuples() for found in cell.accuracies]
     rests = f"{_span(list(recorded.sets), 'set')} × {_span(networks, 'network')} for each number"
     part = (~recorded.complete).sum()
-    short = f", of fewer than the preset has for {part} of {len(recorded)}" if part else ""
+    short = f"; {part} of {len(recorded)} numbers {'has' if part == 1 else 'have'} fewer than the preset plans" if part else ""
     return f"preset{'s' if len(presets) > 1 else ''} {' and '.join(presets)}; {rests}{short}"
+
+
+def images_of(cells: "pd.DataFrame") -> str:
+    """Data sets and numbers of images, for a caption: "MNIST, one image per class"."""
+    numbers = list(cells.ipc.unique())
+    images = "one image" if numbers == [1] else f"{' and '.join(map(str, numbers))} images"
+    return f"{', '.join(map(title, cells.dataset.unique()))}, {images} per class"
 
 
 def _span(counts: Sequence[int], what: str) -> str:
@@ -57,10 +69,12 @@ def agreement_sentence(cells: "pd.DataFrame") -> str:
     said += f" ({single} more rest on a single set)" if single else ""
     if len(both) > 2:
         far = both.loc[both.difference.abs().idxmax()]
-        where = ", ".join(title(far[axis]) for axis in varying(cells))
-        said += f"; median difference {signed(both.difference.median())} points, largest {signed(far.difference)} ({where})"
+        where = ", ".join(WHERE.get(axis, title)(far[axis]) for axis in varying(cells))
+        said += f"; median difference {signed(both.difference.median())} points"
+        said += f", largest difference {signed(far.difference)} ({where})"
     if len(both) > 3 and both.ours.nunique() > 1 < both.paper.nunique():
-        said += f"; Spearman's ρ of ours with the paper's {both.ours.corr(both.paper, method='spearman'):.2f}".replace("-", "−")
+        rho = f"{both.ours.corr(both.paper, method='spearman'):.2f}".replace("-", "−")
+        said += f"; our numbers rank as the paper's with Spearman's ρ = {rho}"
     return said + "."
 
 

@@ -13,9 +13,12 @@ if TYPE_CHECKING:
 AXIS_NAMES = {"dataset": "data set", "ipc": "images/class", "network": "condensed with", "test_network": "trained"}
 AXIS_NAMES["variant"] = "variant"
 BELOW = " ↓"  # marks an accuracy below that of random real images
+# for the caption of a table with a column "in std. errors"
+ERRORS = """Standard errors are those of the difference, from the spread of sets or of networks, whichever gives more; for a
+single set they are not known"""
 
 
-def matrix_table(cells: "pd.DataFrame", rows: str = "network", columns: str = "test_network") -> str:
+def matrix_table(cells: "pd.DataFrame", rows: str = "network", columns: str = "test_network", head: str = "") -> str:
     """Set cells in a matrix in Markdown: each row has a line of ours and, where the paper has numbers, of its and the difference.
 
     Where there are random real images, an arrow marks whatever trains a network worse than they do.
@@ -24,6 +27,7 @@ def matrix_table(cells: "pd.DataFrame", rows: str = "network", columns: str = "t
         cells: from `results.table`.
         rows: the axis that goes down; other axes on which the cells differ are put beside it.
         columns: the axis that goes across.
+        head: what stands above the rows; by default the axis's name.
     """
     down = [axis for axis in AXES if axis == rows or (axis in varying(cells) and axis != columns)]
     across, kinds = list(cells[columns].unique()), _kinds(cells)
@@ -41,15 +45,17 @@ def matrix_table(cells: "pd.DataFrame", rows: str = "network", columns: str = "t
                 numbers = [text + BELOW * (x in found and found[x].Index in lower) for x, text in zip(across, numbers, strict=True)]
             body.append([*words, *([kind] if len(kinds) > 1 else []), *numbers])
             words = [""] * len(down)
-    head = [*(AXIS_NAMES[axis] for axis in down), *([""] if len(kinds) > 1 else []), *(names[columns][x] for x in across)]
-    return pipe_table(head, body, left=len(head) - len(across))
+    above = AXIS_NAMES | ({rows: head} if head else {})
+    heads = [*(above[axis] for axis in down), *([""] if len(kinds) > 1 else []), *(names[columns][x] for x in across)]
+    return pipe_table(heads, body, left=len(heads) - len(across))
 
 
 def _below_random(cells: "pd.DataFrame") -> set[Any]:
-    """The index of every cell whose accuracy is below that of random real images at its place."""
+    """The index of every cell whose accuracy, as it is printed, is below that of random real images at its place."""
     place = [axis for axis in AXES if axis not in ("network", "variant")]
-    random = cells[cells.network == RANDOM].groupby(place).ours.max().rename("random")
-    return set(cells.index[cells.ours < cells[place].join(random, on=place).random])
+    printed = cells.assign(ours=cells.ours.map("{:.1f}".format).astype(float))
+    random = printed[cells.network == RANDOM].groupby(place).ours.max().rename("random")
+    return set(cells.index[printed.ours < cells[place].join(random, on=place).random])
 
 
 def list_table(cells: "pd.DataFrame") -> str:
