@@ -203,4 +203,4 @@ def test_kept_tables_are_those_of_the_records_and_a_wrong_number_is_noticed(nbva
     """nbval has executed every notebook, and a copy of one in which a number was changed."""
     assert set(re.findall(r"^FAILED (\S+?)::", nbval, re.M)) == {"wrong.ipynb"}, f"run `make notebooks`: {nbval[-3000:]}"
     assert "reference_output == test_output failed" in nbval, "it is the number that differs"
-    assert {path.stem for path in NOTEBOOKS} <= set(re.findall(r"(\w+)::ipynb::Cell", nbval)), "all were executed"
+    assert {path.stem for path in NOTEBOOKS} <= set(re.findall(r"(\w+)\.ipynb::Cell", nbval)), "all were executed"
