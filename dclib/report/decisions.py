@@ -200,15 +200,20 @@ DD_ITERATIONS = {"mnist": 400 * 59, "cifar10": 400 * 49}  # epochs × batches of
 INNER_STEPS, OUTER_STEPS = 10, 1000  # of the paper at ten images per class
 
 
-def minutes(contestants: Mapping[str, Any], dataset: str) -> tuple[float, float]:
-    """Minutes that condensing and DD take, extrapolated from the parts of one outer step and from one iteration; NaN without times.
+def iterations(contestants: Mapping[str, Any], dataset: str) -> dict[str, tuple[float, int]]:
+    """Seconds of an outer step of condensing and of an iteration of DD, NaN without times, and how many the paper's runs take.
 
     An outer step has T updates of the images and T - 1 trainings of the network; `condense/50` is two updates and one training.
     """
     seconds = (contestants[name]["seconds"] or [math.nan] for name in ("condense/0", "condense/50", "unrolled/30"))
     update, both, iteration = map(median, seconds)
     outer = INNER_STEPS * update + (INNER_STEPS - 1) * max(0.0, both - 2 * update)
-    return outer * OUTER_STEPS / 60, iteration * DD_ITERATIONS[dataset] / 60
+    return {"ours": (outer, OUTER_STEPS), "DD": (iteration, DD_ITERATIONS[dataset])}
+
+
+def minutes(contestants: Mapping[str, Any], dataset: str) -> list[float]:
+    """Minutes that condensing and DD take in all, extrapolated."""
+    return [seconds * count / 60 for seconds, count in iterations(contestants, dataset).values()]
 
 
 def takes_less(what: str) -> Callable[[Rows], Cases]:
