@@ -12,7 +12,18 @@ from .downloads import csv_link, set_links
 from .figures import Picture, image_grid, image_grids, image_rows, new_figure, nothing, plain, save_grid
 from .plots import dot_plot, heatmap
 from .sentences import agreement_sentence, budget, cost_sentence, facts, images_of, missing_sentence
-from .tables import ERRORS, Numbered, list_table, matrix_table, means_table, number, numbered_table, pipe_table, signed
+from .tables import (
+    ERRORS,
+    Numbered,
+    list_table,
+    matrix_table,
+    means_table,
+    number,
+    numbered_table,
+    pipe_table,
+    recorded_rows,
+    signed,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +32,7 @@ __all__ = [
     "ERRORS", "Numbered", "Picture", "agreement_sentence", "budget", "comparison_table", "cost_sentence", "csv_link",
     "dot_plot", "facts", "heatmap", "image_grid", "image_grids", "image_rows", "images_of", "list_table", "listing",
     "matrix_table", "means_table", "missing_sentence", "new_figure", "nothing", "number", "numbered_table", "pipe_table",
-    "plain", "recorded_sets", "records_list", "save_grid", "set_links", "signed", "title",
+    "plain", "recorded_rows", "recorded_sets", "records_list", "save_grid", "set_links", "signed", "title",
 ]  # fmt: skip
 
 

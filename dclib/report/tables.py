@@ -58,6 +58,17 @@ def _below_random(cells: "pd.DataFrame") -> set[Any]:
     return set(cells.index[printed.ours < cells[place].join(random, on=place).random])
 
 
+def recorded_rows(cells: "pd.DataFrame", *axes: str) -> "pd.DataFrame":
+    """Return the rows with a record, or all of them where nothing is recorded.
+
+    Args:
+        cells: from `results.table`.
+        axes: a row stays, too, if another at the same place on these axes has a record.
+    """
+    found = cells.groupby(list(axes), sort=False).filter(lambda rows: rows.sets.any()) if axes else cells[cells.sets > 0]
+    return cells if found.empty else found
+
+
 def list_table(cells: "pd.DataFrame") -> str:
     """Set cells one below the other in Markdown, with the difference in standard errors and what each number rests on."""
     axes, kinds = varying(cells) or ["dataset"], _kinds(cells)
