@@ -34,7 +34,8 @@ def condense(
     Args:
         dataset: a data set's name, the path of your own, or a `Dataset`.
         hyper: all hyper-parameters, in place of a recipe's.
-        recipe: "paper", or "fast": minutes on two cores, for a ConvNet at one image per class.
+        recipe: "paper"; "fast", minutes on two cores; or "beyond", what came after the paper. The latter two are for a ConvNet
+            at one image per class.
         seed: another seed gives another set.
         image_size: images are resized to this square size first; 0 leaves them; not for a `Dataset`.
         storage: "float16" rounds the images, so that a file is half as large.
@@ -92,8 +93,6 @@ def train(
     from .results import CondensedSet
 
     small = made if isinstance(made, CondensedSet) else CondensedSet.load(made)
-    import torch
-
     from .core import engine as engines
     from .core.train import evaluate
     from .run.sets import load_for
@@ -107,7 +106,7 @@ def train(
             progress.step(f"accuracy {accuracy:.1f} %")
             on_network(accuracy)
 
-        images, labels = torch.from_numpy(small.images), torch.from_numpy(small.labels)
+        images, labels = small.as_dataset().tensors
         how = dict(device=device, engine=engine, on_network=trained, should_stop=should_stop)
         return evaluate(images, labels, tested, hyper, seeds=[derive(j, small.key) for j in range(seed, seed + networks)], **how)
 

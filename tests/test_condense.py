@@ -10,7 +10,7 @@ from helpers import refused, same, stop_after
 from dclib.core import checkpoint, condense, engine, inner, networks, reference
 from dclib.data.dataset import generator
 from dclib.errors import DataError, FileError, Interrupted
-from dclib.spec import Condensation, ConvNet, key
+from dclib.spec import SIAMESE, Condensation, ConvNet, key
 
 THIN = ConvNet(width=4, depth=2)
 
@@ -35,6 +35,12 @@ VARIANTS = [
     {"batches": "mixed", "ipc": 2, "network_epochs": 1, "image_steps": 2},
     {"ipc": 2, "network_epochs": 1, "outer_steps": 5, "image_lr": 1.0, "image_lr_end": 0.1},
     {"outer_steps": 4, "image_lr": 0.1, "image_lr_end": 0.5},
+    {"objective": "features", "ipc": 2},
+    {"objective": "features", "siamese": "all", "factor": 2, "outer_steps": 6},
+    {"objective": "features", "ipc": 2, "inner_steps": 3, "network_epochs": 2, "siamese": "color+rotate"},
+    {"factor": 2, "ipc": 2, "network_epochs": 2, "network_batch": 5},
+    {"factor": 2, "batches": "mixed"},
+    *({"siamese": operation, "ipc": 2, "network_epochs": 1} for operation in SIAMESE),
 ]
 
 

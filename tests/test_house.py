@@ -28,7 +28,7 @@ MAY = {
     "core": "errors support spec data",
     "methods": "errors support spec data core",
     "experiments": "errors support spec",
-    "results": "errors support spec experiments",
+    "results": "errors support spec core experiments",
     "run": "errors support spec data core methods experiments results",
     "report": "errors support spec experiments results",
     "api": "errors support spec data core methods experiments results run",

@@ -53,7 +53,7 @@ from dclib.experiments import ALL, Table
 
 grid = dict(dataset=("made",), ipc=(2,), network=("random", "means"), test_network=("ConvNet:width=4,depth=1",))
 ours = {"means": {"smoke": Means(images=10)}}
-ALL["means"] = Table("means", "", "Do means train a network?", grid, settings=ours, epochs={"smoke": 1})
+ALL["means"] = Table("means", "", "Do means train a network?", grid, settings=ours, training={"smoke": {"epochs": 1}})
 
 from dclib.reproduce import reproduce
 from dclib.results import Store

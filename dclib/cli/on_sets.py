@@ -21,6 +21,7 @@ from .options import examples, option
 EXAMPLES = {
     "condense": examples(
         "dclib condense mnist --recipe fast -o set.safetensors",
+        "dclib condense cifar10 --recipe beyond -o set.safetensors",
         "dclib condense digits -o set.safetensors -K 50 --real-batch 32",
         "dclib condense mnist --ipc 10 --network ConvNet:norm=batch -o set.safetensors",
         "dclib condense path/to/folder --image-size 32 --init real -o set.safetensors",
@@ -35,13 +36,14 @@ EXAMPLES = {
     ),
     "export": examples("dclib export set.safetensors --to npz -o set.npz", "dclib export set.safetensors --to png -o folder"),
 }
+RECIPE = "values of the options that are not given: paper; fast, minutes on two cores; or beyond, what came after the paper"
 
 
 @opt.hyper_options(Condensation)
 def condense(
     dataset: opt.DataSet,
     output: opt.Output,
-    recipe: Annotated[str, option("values of the options that are not given: paper, or fast (minutes on two cores)")] = "paper",
+    recipe: Annotated[str, option(RECIPE)] = "paper",
     image_size: opt.Size = 0,
     storage: Annotated[str, option("float16 rounds the images, so that the file is half as large")] = MakeSet.storage,
     seed: opt.Seed = 0,

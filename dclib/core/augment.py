@@ -14,12 +14,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
 from ..errors import one_of
-from ..spec import AUGMENTATIONS
+from ..spec import AUGMENTATIONS, SIAMESE
+from . import siamese
 
 PAD = 4  # of crop, in pixels
 FACTORS = (0.8, 1.2)  # of scale
 DEGREES = 45  # of rotate
 NOISE = 0.001
+DSA = {"dsa": SIAMESE, "dsa-noflip": tuple(name for name in SIAMESE if name != "flip")}  # one of them for each image
 TABLE = 64 * 64  # pixels up to which every rotation is kept in a table: 91 × 49 bytes a pixel
 
 Images = Float[Tensor, "n c h w"]
@@ -158,6 +160,8 @@ def _draw(operation: str, n: int, shape: tuple[int, ...], generator: Generator) 
         return torch.randint(-DEGREES, DEGREES, (n,), generator=generator)
     if operation == "flip":
         return torch.randint(2, (n,), generator=generator).bool()
+    if operation in DSA:
+        return siamese.draw(n, DSA[operation], generator)
     return NOISE * torch.randn(n, *shape, generator=generator)
 
 
@@ -169,6 +173,8 @@ def _apply(operation: str, images: Images, mean: Float[Tensor, "n c 1 1"], numbe
         return crop(images, mean, numbers)
     if operation == "rotate":
         return rotate(images, mean, numbers)
+    if operation in DSA:
+        return siamese.apply(images, numbers.to(images.device))
     return scale(images, numbers) if operation == "scale" else flip(images, numbers)
 
 
@@ -177,7 +183,8 @@ def augment(images: Images, operations: tuple[str, ...], generator: Generator) -
 
     Args:
         images: normalised, on any device; never changed in place.
-        operations: among "crop", "scale", "rotate", "noise" and "flip" (left to right, with probability 1/2); empty for none.
+        operations: among "crop", "scale", "rotate", "noise", "flip" (left to right, with probability 1/2) and "dsa" (see
+            `siamese`); empty for none.
         generator: on the CPU, for every draw.
 
     Returns:

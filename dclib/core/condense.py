@@ -16,7 +16,7 @@ from ..data.dataset import Dataset, generator
 from ..errors import Diverged
 from ..spec import Condensation, key
 from . import engine as engines
-from . import resume, trial
+from . import formation, resume, trial
 from .checkpoint import read_tensors
 from .inner import InnerStep
 from .ranks import ALONE, Ranks
@@ -32,17 +32,20 @@ def initial_images(dataset: Dataset, hyper: Condensation, seed: int, dtype: torc
         dtype: of the images.
 
     Returns:
-        N(0, 1) noise in normalised space, or randomly chosen real images, normalised.
+        N(0, 1) noise in normalised space, or randomly chosen real images, normalised, `factor` × `factor` of them in each.
 
     Raises:
-        DataError: `init="real"` and a class has fewer than `ipc` images.
+        DataError: `init="real"` and a class has too few images.
+        SpecError: `factor` does not divide the images' sides.
     """
+    formation.check(hyper.factor, dataset.size)
     draw = generator(seed, "init")
     if hyper.init == "noise":
         return torch.randn(dataset.classes, hyper.ipc, dataset.channels, *dataset.size, generator=draw).to(dtype)
-    dataset.require(hyper.ipc, "lower ipc or start from noise")
-    chosen = [dataset.draw(c, hyper.ipc, draw) for c in range(dataset.classes)]
-    return torch.stack([dataset.normalise(dataset.x_train[i]).to(dtype) for i in chosen])
+    needed = hyper.ipc * hyper.factor**2
+    dataset.require(needed, "lower ipc or start from noise")
+    chosen = [dataset.normalise(dataset.x_train[dataset.draw(c, needed, draw)]) for c in range(dataset.classes)]
+    return torch.stack([formation.join(x.to(dtype), hyper.factor) for x in chosen])
 
 
 class Condenser(resume.Work):
@@ -159,7 +162,7 @@ def condense(
         SpecError: a user's network cannot be used (see `trial`).
     """
     h, where = hyper.resolve(), engines.resolve_device(device)
-    trial.check(h.network, dataset, h.precision)
+    trial.check(h.network, dataset, h.precision, h.objective)
     if engine == "auto" and checkpoint is not None and ranks.rank == 0 and Path(checkpoint).exists():
         begun = read_tensors(checkpoint)[1].get("engine", engine)
         engine = begun if (begun == "captured") == (where.type == "cuda") else engine

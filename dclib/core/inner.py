@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..data.dataset import Dataset, generator
 from ..spec import Condensation
 from . import engine as engines
-from . import lanes, matching, networks
+from . import formation, lanes, matching, networks, siamese
 from .ranks import ALONE, Ranks
 from .reference import network_seed
 
@@ -39,16 +39,22 @@ class InnerStep:
         self, dataset: Dataset, hyper: Condensation, seed: int, images: Tensor, engine: str = "eager", ranks: Ranks = ALONE
     ):
         self.dataset, self.hyper, self.seed, self.ranks = dataset, hyper, seed, ranks
-        self.images, self.velocity, self.count = images.clone(), torch.zeros_like(images), len(images) * hyper.ipc
+        self.images, self.velocity = images.clone(), torch.zeros_like(images)
+        self.seen = hyper.ipc * hyper.factor**2  # images of a class that networks see
+        self.count = len(images) * self.seen
         self.labels = torch.arange(dataset.classes, device=images.device)
         self.network = self.draw_network(0)
         self.parameters = list(self.network.parameters())
         self.momenta = [torch.zeros_like(p) for p in self.parameters]
         self.first_order = engines.prepare(self.network, engine, hyper.precision)
+        if hyper.objective == "features":
+            self.embed = engines.prepare(networks.features(self.network), engine, hyper.precision)
         sizes = [min(hyper.real_batch, len(dataset.class_indices(c))) for c in range(dataset.classes)]
         self.drawn = [self.labels.new_zeros(n) for n in sizes]  # indices of B^T_c
         self.estimated_from = [d.clone()[: STATISTICS[hyper.bn]] for d in self.drawn] if has_batch_norm(self.network) else []
-        self.batch = {n: self.labels.new_zeros(n) for n in self._batch_sizes()}  # indices into S
+        self.batch = {n: self.labels.new_zeros(n) for n in self._batch_sizes()}  # indices into S, as networks see it
+        self.changes = self._no_changes(dataset.classes)  # the siamese augmentation of each class
+        self.batch_changes = {n: self._no_changes(n) for n in self.batch}  # and of each image of a batch
         self.lanes = lanes.count(images.device)
         capture = engine == "captured"
         state = [*self.parameters, *self.network.buffers(), *self.momenta]
@@ -70,6 +76,8 @@ class InnerStep:
         """Line 6: draw real images of every class, and choose those that estimate batch norm's statistics."""
         for c, kept in enumerate(self.drawn):
             kept.copy_(self.dataset.draw(c, self.hyper.real_batch, generator(self.seed, "real", k, t, c)))
+        if operations := self.hyper.operations:
+            self.changes.copy_(siamese.draw(len(self.drawn), operations, generator(self.seed, "siamese", k, t)))
         for c, kept in enumerate(self.estimated_from):
             kept.copy_(self._some(c, len(kept), generator(self.seed, "statistics", k, t, c)))
 
@@ -78,9 +86,24 @@ class InnerStep:
         whole = len(self.drawn[c]) == len(self.dataset.class_indices(c))
         return self.dataset.draw(c, count, draw) if whole else self.drawn[c][:count]
 
+    def _no_changes(self, n: int) -> Tensor:
+        return torch.zeros(4, n, dtype=torch.float64, device=self.images.device)
+
+    def _changed(self, x: Float[Tensor, "n c h w"], changes: Float[Tensor, "4 n"]) -> Float[Tensor, "n c h w"]:
+        """Images after siamese augmentation, where there is one."""
+        return siamese.apply(x, changes) if self.hyper.operations else x
+
     def real_images(self, c: int) -> Float[Tensor, "n c h w"]:
-        """B^T_c, normalised."""
-        return self._normalised(self.drawn[c])
+        """B^T_c, normalised and augmented."""
+        x = self._normalised(self.drawn[c])
+        return self._changed(x, self.changes[:, c : c + 1].expand(-1, len(x)))
+
+    def as_seen(self, S: Float[Tensor, "some ipc c h w"], which: slice) -> Float[Tensor, "some n c h w"]:
+        """The learned images of some classes as a network sees them: enlarged and augmented."""
+        if self.hyper.factor == 1 and not self.hyper.operations:
+            return S
+        x = formation.enlarge(S.flatten(0, 1), self.hyper.factor)
+        return self._changed(x, self.changes[:, which].repeat_interleave(self.seen, 1)).unflatten(0, (-1, self.seen))
 
     def _normalised(self, indices: Int64[Tensor, " n"]) -> Float[Tensor, "n c h w"]:
         return self.dataset.normalise(self.dataset.x_train[indices]).to(self.images.dtype)
@@ -117,10 +140,15 @@ class InnerStep:
 
     def match(self, classes: range) -> tuple[Float[Tensor, ""], Float[Tensor, "some ipc c h w"]]:
         """Return the matching loss summed over some classes, and its derivative by their images."""
-        stacked = [torch.stack(g) for g in zip(*map(self.real_gradients, classes), strict=True)]
         which = slice(classes.start, classes.stop, classes.step)
         S = self.images[which].detach().requires_grad_()
-        loss = matching.matching_loss(self.network, self.hyper.distance, stacked, S, self.labels[which]).sum()
+        x, chunk = self.as_seen(S, which), engines.chunk(S.device)
+        if self.hyper.objective == "features":
+            real = torch.stack([matching.mean_features(self.embed, self.real_images(c), chunk) for c in classes])
+            loss = matching.features_loss(self.embed, real, x).sum()
+        else:
+            stacked = [torch.stack(g) for g in zip(*map(self.real_gradients, classes), strict=True)]
+            loss = matching.matching_loss(self.network, self.hyper.distance, stacked, x, self.labels[which]).sum()
         return loss.detach(), torch.autograd.grad(loss, S)[0]
 
     def real_gradients(self, c: int) -> list[Tensor]:
@@ -134,9 +162,9 @@ class InnerStep:
         gradients = lanes.each(self.real_gradients, range(self.dataset.classes), self.lanes)
         for drawn, of_class in zip(self.drawn, gradients, strict=True):
             torch._foreach_add_(real, of_class, alpha=len(drawn) / total)
-        S, labels = self.images.detach().requires_grad_(), self.labels.repeat_interleave(self.hyper.ipc)
-        one = [g[None] for g in real]  # a single "class" of many labels
-        loss = matching.matching_loss(self.network, self.hyper.distance, one, S.flatten(0, 1)[None], labels[None]).sum()
+        S, labels = self.images.detach().requires_grad_(), self.labels.repeat_interleave(self.seen)
+        one, x = [g[None] for g in real], self.as_seen(S, slice(None))  # a single "class" of many labels
+        loss = matching.matching_loss(self.network, self.hyper.distance, one, x.flatten(0, 1)[None], labels[None]).sum()
         return loss.detach(), torch.autograd.grad(loss, S)[0]
 
     def train_network(self, k: int, t: int) -> None:
@@ -146,6 +174,8 @@ class InnerStep:
         for _ in range(self.hyper.network_epochs):
             for part in torch.randperm(self.count, generator=shuffle).split(self.hyper.network_batch):
                 self.batch[len(part)].copy_(part)
+                if operations := self.hyper.operations:
+                    self.batch_changes[len(part)].copy_(siamese.draw(len(part), operations, shuffle))
                 self.descend[len(part)]()
         self.ranks.copy(self.parameters)
 
@@ -155,16 +185,18 @@ class InnerStep:
 
     def _descend(self, size: int):
         """Return one step of SGD with momentum on a batch of that size."""
-        h, labels = self.hyper, self.labels.repeat_interleave(self.hyper.ipc)
+        h, labels = self.hyper, self.labels.repeat_interleave(self.seen)
         beside = 1 if has_batch_norm(self.network) else self.lanes  # batch norm in training needs the batch in one piece
 
-        def gradients(part: Tensor) -> tuple[Tensor, ...]:
-            x, y = self.images.flatten(0, 1)[part], labels[part]
+        def gradients(batch: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
+            part, changes = batch
+            x, y = self._changed(formation.enlarge(self.images.flatten(0, 1), h.factor)[part], changes), labels[part]
             loss = F.cross_entropy(self.first_order(x), y, reduction="sum") / size
             return torch.autograd.grad(loss, self.parameters)
 
         def step() -> None:
-            found = matching.total(lanes.each(gradients, lanes.parts(self.batch[size], beside), beside))
+            parts = zip(lanes.parts(self.batch[size], beside), lanes.parts(self.batch_changes[size].T, beside), strict=True)
+            found = matching.total(lanes.each(gradients, ((part, changes.T) for part, changes in parts), beside))
             engines.descend(self.parameters, self.momenta, found, h.network_lr, h.network_momentum)  # η_θ
 
         return step

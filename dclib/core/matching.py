@@ -88,6 +88,26 @@ def real_gradients(
     return found
 
 
+def mean_features(embed: Callable[[Tensor], Tensor], x: Float[Tensor, "n c h w"], chunk: int) -> Float[Tensor, " features"]:
+    """The mean of the features of real images of one class, without a graph.
+
+    Args:
+        embed: the network without its last layer.
+        x: normalised images of one class.
+        chunk: how many images pass at a time.
+    """
+    with torch.no_grad():
+        return sum(embed(part).flatten(1).sum(0) for part in x.split(chunk)) / len(x)
+
+
+def features_loss(
+    embed: Callable[[Tensor], Tensor], real: Float[Tensor, "classes features"], images: Float[Tensor, "classes n c h w"]
+) -> Float[Tensor, " classes"]:
+    """The squared distance of the mean features of real and learned images of each class (Zhao and Bilen, WACV 2023, Eq. 4)."""
+    synthetic = embed(images.flatten(0, 1)).flatten(1).unflatten(0, images.shape[:2]).mean(1)
+    return ((real - synthetic) ** 2).sum(1)
+
+
 def total(parts: Iterable[Gradients]) -> list[Tensor]:
     """Add up gradients one by one, in the tensors of the first."""
     parts = iter(parts)

@@ -46,6 +46,19 @@ class Classifier(nn.Module):
         return self.classifier(self.features(x))
 
 
+def features(network: nn.Module) -> nn.Module:
+    """All layers of a network but the last, whose outputs are its features.
+
+    Raises:
+        SpecError: a user's network has no part of that name.
+    """
+    found = getattr(network, "features", None)
+    if not isinstance(found, nn.Module):
+        name = type(network).__name__
+        raise SpecError(f"{name} has no `features`, which are to be matched: name all its layers but the last so, as one module")
+    return found
+
+
 class LayerNorm(nn.Module):
     """Layer norm over (C, h, w), with the affine part outside `F.layer_norm`: inside, second derivatives under vmap are wrong."""
 

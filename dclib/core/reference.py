@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..data.dataset import Dataset, generator
 from ..errors import SpecError
-from ..spec import Condensation, Training
+from ..spec import SIAMESE, Condensation, Training
 from . import networks
 
 
@@ -40,6 +40,12 @@ def class_loss(network: nn.Module, x_real: Tensor, x_synthetic: Tensor, label: i
     real = torch.autograd.grad(F.cross_entropy(network(x_real), y_real), parameters)
     synthetic = torch.autograd.grad(F.cross_entropy(network(x_synthetic), y_synthetic), parameters, create_graph=True)
     return distance([g.detach() for g in real], list(synthetic), kind)
+
+
+def features_loss(network: nn.Module, x_real: Tensor, x_synthetic: Tensor) -> Tensor:
+    """What distribution matching has in place of D, for one class: the squared distance of the mean features."""
+    real, synthetic = (network.features(x).flatten(1).mean(0) for x in (x_real, x_synthetic))
+    return torch.sum((real.detach() - synthetic) ** 2)
 
 
 def mixed_loss(network: nn.Module, real: list[Tensor], S: Tensor, kind: str = "layerwise") -> Tensor:
@@ -83,10 +89,17 @@ def outer_step(dataset: Dataset, h: Condensation, seed: int, k: int, S: Tensor, 
         real = [dataset.draw(c, h.real_batch, generator(seed, "real", k, t, c)) for c in range(dataset.classes)]  # B^T_c
         for _ in range(h.image_steps):  # ς_S
             x_real = [dataset.normalise(dataset.x_train[i]).to(S.device, S.dtype) for i in real]
+            x_S = [enlarge(images, h.factor) for images in S]
+            if h.operations:
+                drawn = siamese_draws(dataset.classes, h.operations, generator(seed, "siamese", k, t))
+                for c in range(dataset.classes):
+                    x_real[c], x_S[c] = (torch.stack([change(x, *drawn[c]) for x in images]) for images in (x_real[c], x_S[c]))
             if h.batches == "mixed":
-                loss = mixed_loss(network, x_real, S, h.distance)
+                loss = mixed_loss(network, x_real, torch.stack(x_S), h.distance)
+            elif h.objective == "features":
+                loss = sum(features_loss(network, x_real[c], x_S[c]) for c in range(dataset.classes))
             else:
-                loss = sum(class_loss(network, x_real[c], S[c], c, h.distance) for c in range(dataset.classes))  # C
+                loss = sum(class_loss(network, x_real[c], x_S[c], c, h.distance) for c in range(dataset.classes))  # C
             (S.grad,) = torch.autograd.grad(loss, [S])
             opt_S.step()
         if t < h.inner_steps - 1:
@@ -102,13 +115,65 @@ def train_network(
     network: nn.Module, optimiser: torch.optim.Optimizer, S: Tensor, h: Condensation, seed: int, k: int, t: int
 ) -> None:
     """Line 9 of Algorithm 1: ς_θ epochs of SGD over the whole synthetic set, in shuffled batches."""
-    x, y = S.flatten(0, 1), torch.arange(len(S), device=S.device).repeat_interleave(S.shape[1])
+    x = torch.cat([enlarge(images, h.factor) for images in S])
+    y = torch.arange(len(S), device=S.device).repeat_interleave(len(x) // len(S))
     shuffle = generator(seed, "shuffle", k, t)
     for _ in range(h.network_epochs):
         for batch in torch.randperm(len(x), generator=shuffle).split(h.network_batch):
+            images = x[batch]
+            if h.operations:
+                drawn = siamese_draws(len(batch), h.operations, shuffle)
+                images = torch.stack([change(image, *one) for image, one in zip(images, drawn, strict=True)])
             optimiser.zero_grad()
-            F.cross_entropy(network(x[batch]), y[batch]).backward()
+            F.cross_entropy(network(images), y[batch]).backward()
             optimiser.step()
+
+
+def enlarge(images: Tensor, factor: int) -> Tensor:
+    """Cut images (n, c, h, w) into factor × factor parts each, and enlarge these one by one."""
+    h, w, found = images.shape[2] // factor, images.shape[3] // factor, []
+    for image in images:
+        for i in range(factor):
+            for j in range(factor):
+                part = image[:, i * h : (i + 1) * h, j * w : (j + 1) * w]
+                found.append(F.interpolate(part[None], list(image.shape[1:]), mode="bilinear", align_corners=False)[0])
+    return torch.stack(found)
+
+
+def siamese_draws(n: int, operations: tuple[str, ...], draw: torch.Generator) -> list[tuple[str, list[float]]]:
+    """Draw n operations of siamese augmentation by name, each with three numbers in [0, 1)."""
+    chosen = torch.randint(len(operations), (n,), generator=draw).tolist()
+    numbers = torch.rand(3, n, generator=draw, dtype=torch.float64).T.tolist()
+    return [(operations[i], u) for i, u in zip(chosen, numbers, strict=True)]
+
+
+def change(image: Tensor, operation: str, u: list[float]) -> Tensor:
+    """Change one image (c, h, w) by an operation of siamese augmentation with its numbers, case by case."""
+    (height, width), zero = image.shape[1:], torch.zeros_like(image)
+    if operation == "color":
+        image = image + (u[0] - 0.5)
+        image = (image - image.mean(0)) * 2 * u[1] + image.mean(0)
+        return (image - image.mean()) * (u[2] + 0.5) + image.mean()
+    if operation == "flip":
+        return image.flip(2) if u[0] < 0.5 else image
+    if operation == "crop":
+        right, down = (int(u[i] * (2 * int(side / 8 + 0.5) + 1)) - int(side / 8 + 0.5) for i, side in enumerate((width, height)))
+        inside = image[:, max(0, down) : height + min(0, down), max(0, right) : width + min(0, right)]
+        return F.pad(inside, (max(0, -right), max(0, right), max(0, -down), max(0, down)))
+    if operation == "cutout":
+        keep = torch.ones_like(image[0])
+        (top, rows), (left, columns) = (
+            (int(u[i] * (side + 1 - int(side / 2 + 0.5) % 2)) - int(side / 2 + 0.5) // 2, int(side / 2 + 0.5))
+            for i, side in enumerate((height, width))
+        )
+        keep[max(0, top) : max(0, top + rows), max(0, left) : max(0, left + columns)] = 0
+        return torch.where(keep > 0, image, zero)
+    angle = np.deg2rad(15 * (2 * u[0] - 1))
+    turned = [[np.cos(angle), -np.sin(angle), 0], [np.sin(angle), np.cos(angle), 0]]
+    scaled = [[1 / 1.2 + u[0] * (1.2 - 1 / 1.2), 0, 0], [0, 1 / 1.2 + u[1] * (1.2 - 1 / 1.2), 0]]
+    affine = torch.tensor(turned if operation == "rotate" else scaled, dtype=torch.float64).to(image)[None]
+    grid = F.affine_grid(affine, [1, *image.shape], align_corners=False)
+    return F.grid_sample(image[None], grid, align_corners=False)[0]
 
 
 def train(network: nn.Module, images: Tensor, labels: Tensor, hyper: Training, seed: int = 0) -> None:
@@ -141,6 +206,9 @@ def augment(images: np.ndarray, operations: tuple[str, ...], draw: np.random.Gen
             out[i] = scale(image, *draw.uniform(0.8, 1.2, 2).tolist())
         elif operation == "rotate":
             out[i] = rotate(image, mean, int(draw.integers(-45, 45)))
+        elif operation.startswith("dsa"):
+            names = [name for name in SIAMESE if operation == "dsa" or name != "flip"]
+            out[i] = change(torch.from_numpy(image), names[draw.integers(len(names))], draw.random(3).tolist()).numpy()
         elif operation == "noise":
             out[i] = image + 0.001 * draw.standard_normal(image.shape)
         elif draw.random() < 0.5:

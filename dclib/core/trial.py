@@ -13,33 +13,34 @@ from ..data.dataset import Dataset
 from ..spec import Network, OwnNetwork
 from . import engine as engines
 from . import matching
-from .networks import build, by, explained, require
+from .networks import build, by, explained, features, require
 
 COUNT = 3  # images of each class in the trial
 NEAR = 1e-6  # tolerance, relative to the largest number: float64 rounds far below it
 
 
-def check(network: Network, dataset: Dataset, precision: str = "float32") -> None:
+def check(network: Network, dataset: Dataset, precision: str = "float32", objective: str = "gradient") -> None:
     """Refuse a user's network that gradient matching cannot use. Each is tried once for each data set; ours need no trial.
 
     Args:
         network: ours or a user's.
         dataset: whose images the network is for.
         precision: "bfloat16" stores images channels last, which not every network takes.
+        objective: "features" asks for less: a part named `features`, and no second derivative.
 
     Raises:
         SpecError: the network does not meet a condition, which the sentence names.
     """
-    tried = network, id(getattr(network, "factory", None)), dataset.hash, precision
+    tried = network, id(getattr(network, "factory", None)), dataset.hash, precision, objective
     if isinstance(network, OwnNetwork) and tried not in _tried:
-        _try(network, dataset, precision)
+        _try(network, dataset, precision, objective)
         _tried.add(tried)
 
 
 _tried: set[tuple] = set()
 
 
-def _try(network: OwnNetwork, dataset: Dataset, precision: str) -> None:
+def _try(network: OwnNetwork, dataset: Dataset, precision: str, objective: str) -> None:
     shape = dataset.shape
     model, twin = (build(network, **shape, seed=0) for _ in range(2))
     state, other = model.state_dict(), twin.state_dict()
@@ -53,7 +54,10 @@ def _try(network: OwnNetwork, dataset: Dataset, precision: str) -> None:
         for x in (real, images):
             _check_output(network, model, x.flatten(0, 1), dataset.classes)
         _check_parameters(network, model, images[0])
-        _check_matching(network, model.eval(), real, images)
+        if objective == "features":
+            features(model)
+        else:
+            _check_matching(network, model.eval(), real, images)
         if precision == "bfloat16":
             with explained(network, "cannot compute in bfloat16, where images lie channels last in memory"):
                 engines.prepare(model.float(), "eager", precision)(real.flatten(0, 1).float())

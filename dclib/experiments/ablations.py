@@ -2,7 +2,7 @@
 
 from ..spec import ConvNet
 from ..spec.architectures import ACTIVATIONS, NORMS, POOLINGS
-from ..spec.variants import FAST, steps
+from ..spec.variants import FAST, spell, steps
 from .cells import Table
 
 DIGITS = dict(dataset=("digits",))
@@ -107,8 +107,8 @@ RECIPE_TEST = Table(
     grid=CONVNET | dict(dataset=FOUR, ipc=(1,)),
     grids={"smoke": DIGITS, "cpu": dict(dataset=(*FOUR[:2], "svhn10k", "cifar10"))},
     repeats={"cpu": (3, 5)},
-    budgets={"cpu": {n: ",".join(f"{name}={value}" for name, value in recipe.items()) for n, recipe in FAST.items()}},
-    epochs={"cpu": 0},
+    budgets={"cpu": {n: spell(recipe) for n, recipe in FAST.items()}},
+    training={"cpu": dict(epochs=0)},
 )
 ABLATIONS = (
     _crossed("activation", "Table T2", "the activation function", "activation", ACTIVATIONS, ("sigmoid", "relu")),

@@ -7,7 +7,6 @@ In place of the network that condenses, a cell may name any other method of `spe
 ways; the best of many random draws; or all real images.
 """
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -60,7 +59,7 @@ class Cell:
     variant: str = ""  # see `variants`
     budget: str = ""  # what the experiment changes of the preset's hyper-parameters, as a variant
     held_out: int = 0  # so many training images are kept out of the set, and tested on in place of the test images
-    epochs: int | None = None  # E of stage T in place of the preset's; 0: 300, or 1000 with augmentation
+    training: dict[str, Any] = field(default_factory=dict)  # hyper-parameters of stage T in place of the preset's
     settings: Any = None  # of a method with hyper-parameters of its own (see `spec.methods`); None: its defaults
 
     def runs(self, seeds: Sequence[int] | None = None) -> list[TrainNetworks | WholeTraining]:
@@ -71,8 +70,8 @@ class Cell:
         way, training = DD.get(self.network, "plain"), self.preset.training(self)
         if way == "rates":
             training = dd.at_rates(self.test_network, self.preset.distillation(self.dataset, self.ipc))
-        if self.epochs is not None:
-            training = dataclasses.replace(training, epochs=self.epochs).resolve()
+        if self.training:
+            training = variants.stage_t(self.dataset, **vars(training) | self.training)
         on = "held-out" if self.held_out else "test"
         return [TrainNetworks(self.make_set(seed), training, self.networks, way, on) for seed in seeds]
 
@@ -168,7 +167,7 @@ class Table(Experiment):
             on; by default the preset's.
         budgets: for a preset, hyper-parameters in place of its own, as a variant, or these from some number of images per class on.
         more: further grids, each told by the axes on which it differs from `grid`, where that has not been narrowed away.
-        epochs: for a preset, E of stage T in place of its own; 0: 300, or 1000 with augmentation.
+        training: for a preset, hyper-parameters of stage T in place of its own, by the names of `Training`.
         settings: for a method with hyper-parameters of its own, these by preset; by default those of its class.
         held_out: so many training images are kept out of every set and tested on in place of the test images.
     """
@@ -180,7 +179,7 @@ class Table(Experiment):
     budgets: dict[str, str | dict[int, str]] = field(default_factory=dict)
     more: tuple[dict[str, tuple], ...] = ()
     held_out: int = 0
-    epochs: dict[str, int] = field(default_factory=dict)
+    training: dict[str, dict[str, Any]] = field(default_factory=dict)
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     belongs: Callable[[dict[str, Any]], bool] = lambda place: True
     narrowed_by: ClassVar[tuple[str, ...]] = AXES
@@ -227,7 +226,7 @@ class Table(Experiment):
         held_out = min(self.held_out, 300) if place["dataset"] == "digits" else self.held_out
         sets = preset.sets_of(place["network"], place["dataset"]) or repeats[0]
         networks = 1 if place["network"] in ORS else repeats[1]
-        changed = dict(budget=budget, held_out=held_out, epochs=self.epochs.get(preset.name))
+        changed = dict(budget=budget, held_out=held_out, training=self.training.get(preset.name, {}))
         changed["settings"] = self.settings.get(place["network"], {}).get(preset.name)
         return Cell(**place, preset=preset, sets=sets, networks=networks, **changed)
 

@@ -106,8 +106,9 @@ def _make_set(run: MakeSet) -> Work:
         return h.network, passes * _pass(run, h.network, "condense")
     if run.method == "condense":
         h, n = run.hyper.resolve(), run.hyper.ipc * classes
-        real = min(h.real_batch * classes, train)
-        update = h.image_steps * (TRAINING * real + SECOND * n)
+        real, n = min(h.real_batch * classes, train), n * h.factor**2
+        first, second = (TRAINING, SECOND) if h.objective == "gradient" else (1, TRAINING)
+        update = h.image_steps * (first * real + second * n)
         training = h.network_epochs * TRAINING * n
         passes = h.outer_steps * (h.inner_steps * update + (h.inner_steps - 1) * training)
         return h.network, passes * _pass(run, h.network, "condense")
@@ -118,7 +119,8 @@ def _make_set(run: MakeSet) -> Work:
 
 def _train_networks(run: TrainNetworks) -> Work:
     (_, test), (_, _, classes), network = _counts(run.set.dataset), shape_of(run.set.dataset), run.hyper.network
-    passes = (run.hyper.resolve().epochs + 1) * TRAINING * run.set.hyper.ipc * classes
+    factor = getattr(run.set.settings, "factor", run.set.hyper.factor)
+    passes = (run.hyper.resolve().epochs + 1) * TRAINING * run.set.hyper.ipc * factor**2 * classes
     if run.way == "rates":
         h = run.set.distillation
         passes = h.unrolled_steps * TRAINING * (h.ipc // h.batches) * classes

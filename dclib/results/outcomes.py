@@ -33,6 +33,7 @@ TITLES = {
     "cifar100": "CIFAR100",
     "usps": "USPS",
     RANDOM: "random real images",
+    "formed": "real images, 2 × 2",
     "whole": "whole set",
     "ors": "random, all draws",
     "ors-tenth": "random, best tenth",

@@ -3,6 +3,7 @@
 A set of Dataset Distillation also holds the steps that it was learned for: which images each sees, and at which learned rate.
 """
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable
@@ -57,6 +58,7 @@ class CondensedSet:
         about: the spelled-out run and anything else worth keeping (JSON).
         order: int64 (steps, images of a step): the images that each step of training is to see; None where any order will do.
         rates: float32 (steps,): the learning rate of each of these steps.
+        factor: each image holds factor × factor smaller ones of its class, which are enlarged to train on (see `enlarged`).
 
     Raises:
         DataError: they do not make a set; says which does not fit.
@@ -72,6 +74,7 @@ class CondensedSet:
     about: dict[str, Any] = field(default_factory=dict)
     order: Given = None
     rates: Given = None
+    factor: int = 1
 
     def __post_init__(self) -> None:
         for name, dtype in TENSORS.items():
@@ -89,8 +92,9 @@ class CondensedSet:
 
     @property
     def hash(self) -> str:
-        """16 hexadecimal digits of a SHA-256 over images and labels, and over order and rates where there are any."""
-        return hashlib.sha256(b"".join(array.tobytes() for array in self._tensors().values())).hexdigest()[:16]
+        """16 hexadecimal digits of a SHA-256 over images and labels, and over order, rates and factor where there are any."""
+        factor = [str(self.factor).encode()] if self.factor > 1 else []
+        return hashlib.sha256(b"".join([*(array.tobytes() for array in self._tensors().values()), *factor])).hexdigest()[:16]
 
     @property
     def data_hash(self) -> str:
@@ -117,17 +121,29 @@ class CondensedSet:
         bytes_ = np.clip(np.rint(self.unit() * 255), 0, 255).astype(np.uint8)
         return bytes_[:, 0] if bytes_.shape[1] == 1 else bytes_.transpose(0, 2, 3, 1)
 
+    def enlarged(self) -> "CondensedSet":
+        """The set as networks see it, in which each image is one; a set of factor 1 is that already."""
+        if self.factor == 1:
+            return self
+        import torch
+
+        from ..core.formation import enlarge
+
+        images = enlarge(torch.from_numpy(self.images), self.factor)
+        return dataclasses.replace(self, images=images, labels=self.labels.repeat(self.factor**2), factor=1)
+
     def as_dataset(self) -> Any:
-        """The set for any PyTorch training loop: a `TensorDataset` of images, normalised, and labels.
+        """The set for any PyTorch training loop: a `TensorDataset` of images, normalised and enlarged, and labels.
 
         Test images must be normalised with the set's `mean` and `std`. Of a set of Dataset Distillation it leaves out the steps.
         """
         import torch
 
-        return torch.utils.data.TensorDataset(torch.from_numpy(self.images), torch.from_numpy(self.labels))
+        seen = self.enlarged()
+        return torch.utils.data.TensorDataset(torch.from_numpy(seen.images), torch.from_numpy(seen.labels))
 
     def export(self, path: Path | str, to: str = "npz", tested: Any = None) -> None:
-        """Write the set for other programs, in data colours.
+        """Write the set for other programs, in data colours and with each image enlarged.
 
         Args:
             path: the file, or the folder.
@@ -140,7 +156,7 @@ class CondensedSet:
         """
         from . import export
 
-        export.FORMS[one_of("form", to, export.FORMS)](self, path, tested)
+        export.FORMS[one_of("form", to, export.FORMS)](self.enlarged(), path, tested)
 
     def save(self, path: Path | str) -> None:
         """Write the set as safetensors, atomically.
@@ -149,7 +165,7 @@ class CondensedSet:
             FileError: the place cannot be written.
         """
         about = {"dataset": self.dataset, "class_names": self.class_names, "mean": self.mean, "std": self.std}
-        about |= {"key": self.key, "about": self.about}
+        about |= {"key": self.key, "about": self.about} | ({"factor": self.factor} if self.factor > 1 else {})
         text = json.dumps(about)
         tensors = self._tensors()
         if self.about.get("storage") == "float16":
@@ -179,6 +195,7 @@ class CondensedSet:
                 steps = {name: file.get_tensor(name) for name in sorted(file.keys()) if name in ("order", "rates")}
             about = json.loads(text)
             names, mean, std = (tuple(about[name]) for name in ("class_names", "mean", "std"))
+            steps |= {"factor": about.get("factor", 1)}
             found = cls(images, labels, about["dataset"], names, mean, std, about["key"], about["about"], **steps)
             if crc and crc != found._checksum(text):
                 raise DataError("its checksum is wrong")
@@ -211,6 +228,8 @@ class CondensedSet:
         if not len(self.mean) == len(self.std) == images.shape[1]:
             counts = f"{len(self.mean)} means and {len(self.std)} deviations for {images.shape[1]} channels"
             raise DataError(f"a set has {counts}: give one of each for each channel")
+        if not (type(self.factor) is int and self.factor >= 1 and not any(side % self.factor for side in images.shape[2:])):
+            raise DataError(f"a set's factor is {self.factor!r}: give a whole number that divides the sides {images.shape[2:]}")
         if not np.isfinite(images).all():
             raise DataError("a set has NaN or infinite pixels: leave out the images that have them")
         if not (np.isfinite([*self.mean, *self.std]).all() and min(self.std) > 0):

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import torch
-
 from ..core import train
 from ..core.condense import Condenser
 from ..data.dataset import Dataset
@@ -47,12 +45,11 @@ def early_accuracy(run: MakeSet, network: Network, dataset: Dataset, every: int,
         tell: called with a sentence.
         how: `device` and `engine`, as for `train.evaluate`.
     """
-    labels = torch.arange(dataset.classes).repeat_interleave(run.hyper.ipc)
     hyper = stage_t(dataset.source, network=network)
 
     def look(state: Condenser) -> None:
         if state.k % every == 0:
-            images = state.images.flatten(0, 1).float()
+            images, labels = as_set(state.images, dataset, run).as_dataset().tensors
             (accuracy,) = train.evaluate(images, labels, dataset, hyper, seeds=[derive(0, run.key)], **how)
             tell(f"after {state.k} of {run.hyper.outer_steps} outer steps: {accuracy:.1f} %")
 

@@ -121,9 +121,10 @@ def as_set(images: torch.Tensor, dataset: Dataset, run: MakeSet, about: dict[str
         dataset: whose classes they have.
         run: made them.
         about: what else the set's file says of it.
-        steps: `order` and `rates` of a distilled set.
+        steps: `order` and `rates` of a distilled set; `factor` where it is not that of the run's hyper-parameters.
     """
     labels = np.arange(dataset.classes).repeat(images.shape[1])
     flat = images.flatten(0, 1).to(getattr(torch, run.storage)).float()
     about = full(run) | {"data_hash": dataset.hash, "source": dataset.source} | (about or {})
-    return CondensedSet(flat, labels, dataset.name, dataset.class_names, dataset.mean, dataset.std, run.key, about, **steps)
+    more = {"factor": run.hyper.factor} | steps
+    return CondensedSet(flat, labels, dataset.name, dataset.class_names, dataset.mean, dataset.std, run.key, about, **more)

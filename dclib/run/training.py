@@ -72,7 +72,7 @@ def train_named(
     for run in dict.fromkeys(run for run, _ in named):
         runner.check_data(run, dataset.hash)
         check_data(made[run.key], dataset)
-    by_rates, size = first.way == "rates", len(made[first.key].labels)
+    by_rates, size = first.way == "rates", len(made[first.key].labels) * made[first.key].factor ** 2
     engine = engines.choose(runner.engine, runner.where, train.work(first.hyper, networks, size))
     engine = "eager" if by_rates else engine
     seeds = {derive(j, run.set.key): (run, j) for run, j in named}
@@ -88,7 +88,7 @@ def train_named(
         if by_rates:  # of such runs there is one at a time
             _train_by_rates(made[first.key], first, tested, **how)
         else:
-            each = [made[run.key] for run, _ in named]
+            each = [made[run.key].enlarged() for run, _ in named]
             of = {name: [torch.from_numpy(getattr(one, name)) for one in each] for name in ("images", "labels")}
             images, labels = (tensors[0] if count == 1 else torch.stack(tensors) for tensors in of.values())
             train.evaluate(images, labels, tested, first.hyper, several=networks > 1, engine=engine, **how)

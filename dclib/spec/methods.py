@@ -5,6 +5,8 @@ A new method is a line in `METHODS` and that file. Nothing here imports torch: a
 
 from dataclasses import dataclass
 
+from .checks import check, param
+
 GUIDED = ("herding", "k-center", "forgetting")  # coresets that need a network trained on the full set
 OWN = ("whole", "gan", "distillation", "settings")  # the fields of `MakeSet` that only some methods have
 
@@ -31,10 +33,21 @@ class Method:
         return tuple(filter(None, (self.needs, self.settings and "settings")))
 
 
+@dataclass(frozen=True)
+class Formation:
+    """How many small images one image holds."""
+
+    factor: int = param(2, "each image holds factor × factor smaller ones", at_least=1)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
 METHODS = {
     "condense": Method("dclib.methods.condense"),
     "distill": Method("dclib.methods.distill", needs="distillation"),
     "gan": Method("dclib.methods.gan", needs="gan"),
+    "formed": Method("dclib.methods.formed", settings=Formation),
     "random": Method("dclib.methods.coresets", learned=False),
     **dict.fromkeys(GUIDED, Method("dclib.methods.coresets", learned=False, needs="whole")),
 }

@@ -20,7 +20,10 @@ DISTANCES = ("layerwise", "euclidean", "cosine")
 SOURCE = ("dataset", "image_size", "channels", "held_out")  # the fields that say which images a run uses
 STORAGES = ("float32", "float16")
 PRECISIONS = ("float32", "float64", "bfloat16", "tf32")
-AUGMENTATIONS = ("crop", "scale", "rotate", "noise", "flip")
+AUGMENTATIONS = ("crop", "scale", "rotate", "noise", "flip", "dsa", "dsa-noflip")
+OBJECTIVES = ("gradient", "features")
+SIAMESE = ("color", "crop", "cutout", "flip", "scale", "rotate")  # the operations of differentiable siamese augmentation
+DIGITS = ("digits", "mnist", "usps", "svhn", "svhn10k")  # data sets whose images mean something else when mirrored
 GREY = ("digits", "mnist", "fashionmnist", "usps")  # data sets of one channel
 ONE_MEAN = "rotation fills all channels with one mean"  # before, each with its own
 LOOPS = {1: (1, 1), 10: (10, 50), 20: (20, 25), 30: (30, 20), 40: (40, 15), 50: (50, 10)}  # the authors' table: ipc to T, ς_θ
@@ -28,7 +31,8 @@ NETWORK = f"with its options, as ConvNet:width=64,norm=batch; one of {', '.join(
 SIZE = "images are resized to this square size first; 0: they are not"
 HELD_OUT = "training images, drawn at random, that are kept for validation"
 PRECISION = "of the arithmetic; bfloat16 and, on a GPU, tf32 in first-order passes only"
-AUGMENT = "auto, none, or some of crop, scale, rotate, noise and flip with + between: each image gets one of them"
+AUGMENT = "auto, none, dsa, or some of crop, scale, rotate, noise and flip with + between: each image gets one of them"
+SIAMESE_HELP = "the same random change of real and learned images: none, all (digits are not flipped), or some with + between"
 
 
 def loops(ipc: int) -> tuple[int, int]:
@@ -63,13 +67,18 @@ class Condensation:
     bn: str = param("code", "batch norm's statistics: as in the authors' code, or true: the real images'", choices=("true", "code"))
     patience: int = param(0, "stop when the loss has not fallen for so many outer steps; 0: never", at_least=0)
     precision: str = param("float32", PRECISION, choices=PRECISIONS)
+    objective: str = param("gradient", "what is matched: gradients (Eq. 9), or mean features", choices=OBJECTIVES)
+    siamese: str = param("none", SIAMESE_HELP, joined=("all", *SIAMESE))
+    factor: int = param(1, "each learned image holds factor × factor smaller ones, which are enlarged to train on", at_least=1)
 
     def __post_init__(self) -> None:
         check(self)
+        plain = self.distance == "layerwise" and self.batches == "separate"
+        require(plain or self.objective == "gradient", "features are matched by class: leave distance and batches out")
 
     def resolve(self) -> "Condensation":
-        """Spell out T, ς_θ and the network's "auto" options."""
-        T, epochs = loops(self.ipc)
+        """Spell out T, ς_θ and the network's "auto" options; features are matched without an inner loop."""
+        T, epochs = loops(self.ipc) if self.objective == "gradient" else (1, 1)
         steps = dict(inner_steps=self.inner_steps or T, network_epochs=self.network_epochs or epochs)
         return dataclasses.replace(self, network=self.network.resolve("condense"), **steps)
 
@@ -78,6 +87,11 @@ class Condensation:
         if not self.image_lr_end:
             return self.image_lr
         return self.image_lr_end + (self.image_lr - self.image_lr_end) * (1 + math.cos(math.pi * k / self.outer_steps)) / 2
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """The operations of siamese augmentation as a tuple; empty for "none"."""
+        return SIAMESE if self.siamese == "all" else _operations(self.siamese)
 
     @property
     def trajectory(self) -> str:
@@ -209,6 +223,10 @@ class MakeSet(Run):
         check(self)
         method = METHODS[self.method]
         require(self.learned or self.storage == "float32", "real images are kept as they are: leave storage at float32")
+        if self.hyper.siamese == "all":
+            mirrored = "flip" if self.dataset.partition("+")[0] not in DIGITS else ""
+            kept = "+".join(name for name in SIAMESE if name != "flip" or mirrored)
+            object.__setattr__(self, "hyper", dataclasses.replace(self.hyper, siamese=kept))
         if method.settings and self.settings is None:
             object.__setattr__(self, "settings", method.settings())
         for name in OWN:

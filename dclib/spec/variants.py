@@ -1,7 +1,7 @@
-"""Which hyper-parameters a run takes: the paper's, the recipe `fast`, and variants as text, "distance=euclidean,init=real".
+"""Which hyper-parameters a run takes: a recipe's, and variants as text, "distance=euclidean,init=real".
 
 The recipe `paper` is appendix A's; `fast` comes near to its accuracy in minutes on two cores. The notebook `recipe` has the study
-that found it, on held-out training images.
+that found it, on held-out training images. `beyond` has what came after the paper (notebook `after`).
 A variant is the fifth axis of an experiment's grid; the empty text, or "default", changes nothing.
 """
 
@@ -13,10 +13,13 @@ from typing import Any
 from ..errors import SpecError, one_of
 from .architectures import Network, OwnNetwork
 from .methods import GUIDED, METHODS
-from .runs import Condensation, MakeSet, Training, WholeTraining, usual_augmentation
+from .runs import DIGITS, Condensation, MakeSet, Training, WholeTraining, usual_augmentation
 
-RECIPES = ("paper", "fast")
-FAST = {1: dict(outer_steps=200, image_lr=0.4, image_lr_end=0.1, real_batch=32)}  # ConvNet, by images per class
+# of a ConvNet, by images per class
+FAST = {1: dict(outer_steps=200, image_lr=0.4, image_lr_end=0.1, real_batch=32)}
+LATER = dict(objective="features", siamese="all", factor=2, init="real")
+BEYOND = {1: LATER | dict(outer_steps=50, image_lr=1.0, real_batch=32)}
+RECIPES = {"paper": {}, "fast": FAST, "beyond": BEYOND}
 DEFAULT = "default"  # what a user may write for the empty text
 FIXED = ("ipc", "network")  # axes of their own
 KINDS = {f.name: f.type for f in dataclasses.fields(Condensation) if f.name not in FIXED}
@@ -26,26 +29,26 @@ def recipe(name: str = "paper", *, network: Any = "ConvNet", **given: Any) -> Co
     """Return a recipe's hyper-parameters of Algorithm 1, spelled out.
 
     Args:
-        name: "paper" or "fast".
+        name: "paper", "fast" or "beyond".
         network: as text, as a `Network`, or as a class of the user's own.
         given: hyper-parameters in place of the recipe's.
 
     Raises:
-        SpecError: no such recipe, the study of `fast` has not covered such a run, or a value out of its range.
+        SpecError: no such recipe, the recipe is not known for such a run, or a value out of its range.
     """
     one_of("recipe", name, RECIPES)
     given["network"] = Network.parse(network)
     own, hyper = {}, Condensation(**given)
-    if name == "fast":
+    if recipe := RECIPES[name]:
         network = hyper.network.resolve("condense")
         known = network.family == "ConvNet" and network["norm"] == "instance" and hyper.distance == "layerwise"
-        if not known or hyper.ipc not in FAST:
-            sizes, asked = " or ".join(map(str, FAST)), f"{hyper.network} at {hyper.ipc} with the distance {hyper.distance!r}"
+        if not known or hyper.ipc not in recipe:
+            sizes, asked = " or ".join(map(str, recipe)), f"{hyper.network} at {hyper.ipc} with the distance {hyper.distance!r}"
             raise SpecError(
-                f"recipe 'fast' is known for a ConvNet with instance norm at {sizes} image per class with the distance "
+                f"recipe {name!r} is known for a ConvNet with instance norm at {sizes} image per class with the distance "
                 f"'layerwise', not for {asked}: leave it out, and give the hyper-parameters themselves"
             )
-        own = FAST[hyper.ipc]
+        own = recipe[hyper.ipc]
     elif hyper.network.family == "MLP" and hyper.distance == "layerwise":
         own = {"image_lr": 0.01}
     return Condensation(**own | given).resolve()
@@ -57,11 +60,12 @@ def stage_t(dataset: str, *, network: Any = "ConvNet", augment: str = "auto", **
     Args:
         dataset: a known name, or the full path of the user's own data (`Dataset.source`).
         network: as for `recipe`.
-        augment: "auto" is `usual_augmentation`.
+        augment: "auto" is `usual_augmentation`; "dsa" leaves digits unmirrored.
         given: hyper-parameters in place of the paper's.
     """
     network = Network.parse(network)
     augment = usual_augmentation(dataset, network) if augment == "auto" else augment
+    augment = "dsa-noflip" if augment == "dsa" and dataset.partition("+")[0] in DIGITS else augment
     return Training(network=network, augment=augment, **given).resolve()
 
 
@@ -131,6 +135,11 @@ def canonical(text: str) -> str:
 def apply(hyper: Condensation, text: str) -> Condensation:
     """Put a variant's values in place of a preset's."""
     return dataclasses.replace(hyper, **parse(text))
+
+
+def spell(changes: dict[str, Any]) -> str:
+    """Return a variant as text."""
+    return ",".join(f"{name}={value}" for name, value in changes.items())
 
 
 def steps(K: Sequence[int], T: Sequence[int]) -> tuple[str, ...]:
