@@ -78,4 +78,4 @@ def test_the_first_task_that_all_memories_share_is_counted_once():
 def test_every_declared_run_is_counted(preset):
     runs = {run for e in experiments.ALL.values() for cell in e.cells(preset)[::4] for run in cell.runs()[0].behind()}
     free = {about(run)["kind"] for run in runs if not flop(run)}
-    assert free == {about(run)["kind"] for run in runs} & {"random", "forgetting", "gan"}
+    assert free == {about(run)["kind"] for run in runs} & {"random", "formed", "forgetting", "gan"}

@@ -18,7 +18,7 @@ from .runs import DIGITS, Condensation, MakeSet, Training, WholeTraining, usual_
 # of a ConvNet, by images per class
 FAST = {1: dict(outer_steps=200, image_lr=0.4, image_lr_end=0.1, real_batch=32)}
 LATER = dict(objective="features", siamese="all", factor=2, init="real")
-BEYOND = {1: LATER | dict(outer_steps=50, image_lr=1.0, real_batch=32)}
+BEYOND = {1: LATER | dict(outer_steps=100, image_lr=1.0, image_lr_end=0.1, real_batch=32)}
 RECIPES = {"paper": {}, "fast": FAST, "beyond": BEYOND}
 DEFAULT = "default"  # what a user may write for the empty text
 FIXED = ("ipc", "network")  # axes of their own
