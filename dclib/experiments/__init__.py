@@ -5,7 +5,7 @@ Nothing here loads torch. The notebooks, the command, the tests and the book rea
 
 from ..errors import one_of
 from .ablations import ABLATIONS, SIX
-from .after import AFTER, AFTER_PLAIN
+from .after import AFTER, AFTER_CHOICE, AFTER_PLAIN
 from .applications import CONTINUAL, NAS
 from .cells import AXES, GAN, INSTEAD, OPTIONS, ORS, RANDOM, REAL, WHOLE, Cell, Experiment, Table
 from .presets import BEST, CPU, PAPER, PRESETS, SMOKE, Preset, find_preset
@@ -17,7 +17,7 @@ __all__ = [
     "Cell", "Experiment", "Preset", "Table", "find", "find_preset",
 ]  # fmt: skip
 
-ALL = {experiment.name: experiment for experiment in (*TABLES, *ABLATIONS, AFTER, AFTER_PLAIN, CONTINUAL, NAS)}
+ALL = {experiment.name: experiment for experiment in (*TABLES, *ABLATIONS, AFTER, AFTER_PLAIN, AFTER_CHOICE, CONTINUAL, NAS)}
 
 
 def find(name: str) -> Experiment:

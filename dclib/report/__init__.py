@@ -15,6 +15,7 @@ from .sentences import agreement_sentence, budget, cost_sentence, facts, images_
 from .tables import (
     ERRORS,
     Numbered,
+    counts,
     list_table,
     matrix_table,
     means_table,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "ERRORS", "Numbered", "Picture", "agreement_sentence", "budget", "comparison_table", "cost_sentence", "csv_link",
+    "ERRORS", "Numbered", "Picture", "agreement_sentence", "budget", "comparison_table", "cost_sentence", "counts", "csv_link",
     "dot_plot", "facts", "heatmap", "image_grid", "image_grids", "image_rows", "images_of", "list_table", "listing",
     "matrix_table", "means_table", "missing_sentence", "new_figure", "nothing", "number", "numbered_table", "pipe_table",
     "plain", "recorded_rows", "recorded_sets", "records_list", "save_grid", "set_links", "signed", "title",
