@@ -12,8 +12,10 @@ import pytest
 from cells import cell, committed, exchanged, printed
 
 from dclib.experiments import RANDOM, paper
+from dclib.experiments.after import REAL, ROWS
 from dclib.report import decisions as on
 from dclib.report.decisions import OURS
+from dclib.results import table
 from dclib.results.claims import HOLDS, OPEN, REFUTED, Claim, Estimate, Interval, between, compared, interval
 
 RIVALS = (RANDOM, "herding", "k-center", "forgetting")
@@ -67,6 +69,32 @@ def test_the_recipe_comes_within_a_point_of_the_paper():
         ("mnist",): HOLDS,
         **{(dataset,): OPEN for dataset in ("fashionmnist", "cifar10", "svhn", "svhn10k")},
     }
+
+
+def after():
+    """One stored image for each class of CIFAR10, by what made it, in the words of the page."""
+    words = {variant: name for name, variant in ROWS.items()}
+    found = table("after", store=committed(), dataset=["cifar10"], ipc=[1], test_network=["ConvNet"])
+    return {row.network if row.network in REAL else words[row.variant]: row for row in found.itertuples()}
+
+
+@pytest.mark.parametrize(
+    ("rival", "verdict"),
+    [
+        *(("gradients: the recipe `fast`", HOLDS), ("formed", HOLDS), (RANDOM, HOLDS)),
+        *(("features, siamese augmentation", HOLDS), ("gradients, siamese augmentation, 2 × 2", HOLDS), ("features, 2 × 2", OPEN)),
+    ],
+)
+def test_what_came_after_the_paper_lies_above(rival, verdict):
+    best, other = (after()[name] for name in ("features, siamese augmentation, 2 × 2", rival))
+    assert compared(best, other).verdict == verdict
+    assert compared(other, best).verdict == {HOLDS: REFUTED, OPEN: OPEN}[verdict]
+
+
+def test_whether_what_came_after_reaches_37_percent_is_not_decided():
+    best = after()["features, siamese augmentation, 2 × 2"]
+    assert best.ours > 37
+    assert Claim((Estimate.of(best).interval,), least=37.0).verdict == OPEN
 
 
 def test_whether_ten_images_are_better_than_one_is_not_decided():

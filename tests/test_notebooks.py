@@ -27,6 +27,7 @@ NARROWED = {
     "ablation_normalization": ONE | {"networks": f"{TINY} {TINY},norm=layer"},
     "ablation_pooling": ONE | {"networks": f"{TINY} {TINY},pooling=max"},
     "ablation_width": ONE | {"networks": f"{TINY} ConvNet:width=8,depth=1"},
+    "after": {"networks": f"random formed {TINY}", "test_networks": TINY},
     "choices": ONE | {"variants": "default init=real"},
     "cifar100": ONE | {"networks": f"random {TINY}"},
     "condensed_images": ONE | {"ipc": "1 2"},
