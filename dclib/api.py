@@ -1,9 +1,9 @@
-"""The library in four functions that do what the commands of the same names do: `load`, `condense`, `train` and `select`.
+"""The library in functions that do what the commands of the same names do: `condense`, `train`, `select` and `import_set`.
 
 Each checks what it was asked before it loads what computes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,6 +146,43 @@ def select(
     from .run.sets import make_set
 
     return make_set(run, dataset=data, device=device, engine=engine)
+
+
+def import_set(
+    file: "str | Path",
+    dataset: "str | Path",
+    *,
+    labels: "str | Path | None" = None,
+    index: int = 0,
+    pixels: str = "auto",
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    logits: bool = False,
+    factor: int = 1,
+) -> "CondensedSet":
+    """Read a small set that others published; no code of the file is run.
+
+    `about["imported"]` of the set says what was understood of it.
+
+    Args:
+        file: what `torch.save` wrote: {"data": [[images, labels], …]}, as the authors' code, DSA and DM do, [images, labels], as
+            IDC does, or images alone, as MTT does; an .npz with `images` and `labels`, or `x_train` and `y_train`; or a folder of
+            pictures by class.
+        dataset: the data set that it stands for: a name, or the path of your own.
+        labels: the file of the labels where `file` has images alone; by default its name with `labels` in place of `images`.
+        index: of the experiment, where the file has several.
+        pixels: "standardised", "unit" (in [0, 1]) or "bytes" (0 to 255); "auto" tells by their range.
+        mean, std: by which the pixels were standardised, for each channel; by default those of the data set.
+        logits: the labels are logits, whose softmax is the soft labels.
+        factor: each image holds factor × factor smaller ones, as IDC's do.
+
+    Raises:
+        DclibError: the file cannot be read without running code, or what it holds is no set.
+    """
+    from .run import published
+
+    how = dict(labels=labels, index=index, pixels=pixels, mean=mean, std=std, logits=logits, factor=factor)
+    return published.read(file, str(dataset), **how)
 
 
 def _named(dataset: "str | Path | Dataset", image_size: int) -> "tuple[str, Dataset | None]":

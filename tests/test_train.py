@@ -159,7 +159,7 @@ def test_told_to_stop_it_stops_before_the_next_epoch(one_lane, made):
 
 def test_soft_labels_give_the_gradient_of_their_cross_entropy(made):
     """Against the sum written out; those of one class alone are that class."""
-    x, y = made.normalise(made.x_train).double()[::3], made.y_train[::3]
+    x = made.normalise(made.x_train).double()[::3]
     soft = torch.softmax(torch.randn(len(x), 3, generator=generator(0), dtype=torch.float64), 1)
     hyper, ours, theirs = Training(THIN, epochs=0, weight_decay=0.0, momentum=0.0, lr=0.5), thin(), thin()
     (loss,) = train.train(ours, x, soft, hyper, seed=0)

@@ -1,4 +1,4 @@
-"""The commands on single sets: condense · train · show · select · export.
+"""The commands on single sets: condense · train · show · select · export · import.
 
 Each checks what it was asked before it loads what computes.
 """
@@ -8,6 +8,8 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
+
+import typer
 
 from .. import api
 from ..errors import DataError, FileError, Interrupted, SpecError, one_of
@@ -35,6 +37,11 @@ EXAMPLES = {
         "dclib select path/to/folder --image-size 32 --method random -o set.safetensors",
     ),
     "export": examples("dclib export set.safetensors --to npz -o set.npz", "dclib export set.safetensors --to png -o folder"),
+    "import": examples(
+        "dclib import res_DC_MNIST_ConvNet_1ipc.pt --dataset mnist --index 4 -o set.safetensors",
+        "dclib import images_best.pt --labels labels_best.pt --dataset cifar10 -o set.safetensors",
+        "dclib import data_best.pt --dataset cifar10 --factor 2 -o set.safetensors",
+    ),
 }
 RECIPE = "values of the options that are not given: paper; fast, minutes on two cores; or beyond, what came after the paper"
 
@@ -238,6 +245,39 @@ def export(
     if share := forms.clamped(made):
         exact = "; `images` in it has them as they are" if to == "npz" else ""
         print(f"{share:.1f} % of the values lie outside of the data's colours and are clamped{exact}")
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="what torch.save wrote, an .npz, or a folder of pictures by class")],
+    dataset: Annotated[str, option(f"what it stands for: {opt.DATASET}")],
+    output: opt.Output,
+    labels: Annotated[Path | None, option("the file of the labels, where FILE has images alone")] = None,
+    index: Annotated[int, option("which experiment, where FILE has several: 0, 1, …")] = 0,
+    pixels: Annotated[str, option("standardised, unit (in [0, 1]), bytes (0 to 255), or auto, by their range")] = "auto",
+    mean: Annotated[str, option("by which pixels were standardised, by channel, as 0.5,0.5,0.5  [default: the data set's]")] = "",
+    std: Annotated[str, option("likewise")] = "",
+    logits: Annotated[bool, option("the labels are logits", "--logits")] = False,
+    factor: Annotated[int, option("each image holds factor × factor smaller ones, as IDC's do")] = 1,
+    force: opt.Force = False,
+) -> None:
+    """Read a set that others published; no code of its file is run."""
+    if output.exists() and not force:
+        raise FileError(f"{output} exists: choose another name, or replace it with --force")
+    check_writable(output)
+    how = dict(labels=labels, index=index, pixels=pixels, logits=logits, factor=factor)
+    made = api.import_set(file, dataset, mean=_floats("mean", mean), std=_floats("std", std), **how)
+    made.save(output)
+    found, (_, channels, height, width) = made.about["imported"], made.images.shape
+    print(f"{output} is made ({len(made.labels)} images of {dataset}, {channels}×{height}×{width}; {found['form']})")
+    print(f"pixels: {found['pixels']}\nlabels: {found['labels']}")
+
+
+def _floats(name: str, text: str) -> list[float] | None:
+    """Numbers with commas between, or None where there is no text."""
+    try:
+        return [float(part) for part in text.split(",")] if text else None
+    except ValueError:
+        raise SpecError(f"{name} is {text!r}: give a number for each channel, as 0.5,0.5,0.5") from None
 
 
 def _test_images(made: Any, dataset: str, other_data: bool) -> Any:

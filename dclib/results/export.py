@@ -33,7 +33,8 @@ def to_npz(made: Any, path: Path | str, tested: Tested | None = None) -> None:
 
     It holds `x_train` (uint8, data colours) and `y_train`, with `x_test` and `y_test` if they are given; and, exactly as
     learned, `images` (float32, (n, channels, height, width), normalised), `mean` and `std`: images · std + mean lies in [0, 1]
-    where nothing is clamped. `class_names` are text. A set of Dataset Distillation has `order` and `rates` as well.
+    where nothing is clamped. `class_names` are text. A set of Dataset Distillation has `order` and `rates` as
+    well, one with soft labels `soft`.
 
     Raises:
         FileError: the place cannot be written.
@@ -41,7 +42,7 @@ def to_npz(made: Any, path: Path | str, tested: Tested | None = None) -> None:
     arrays = {"x_train": made.pixels(), "y_train": made.labels}
     if tested is not None:
         arrays |= {"x_test": tested.x, "y_test": tested.y}
-    exact = ("images", "mean", "std", "class_names", "order", "rates")
+    exact = ("images", "mean", "std", "class_names", "order", "rates", "soft")
     arrays |= {name: np.array(value) for name in exact if (value := getattr(made, name)) is not None}
     file = BytesIO()
     np.savez_compressed(file, **arrays)
