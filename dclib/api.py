@@ -1,4 +1,4 @@
-"""The library in functions that do what the commands of the same names do: `condense`, `train`, `select` and `import_set`.
+"""The library in functions that do what the commands of the same names do: `condense`, `train`, `judge`, `select` and `import_set`.
 
 Each checks what it was asked before it loads what computes.
 """
@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import SpecError
-from .spec import Condensation, MakeSet, derive, variants
+from .spec import Condensation, MakeSet, Training, derive, variants
 from .spec.checks import require
+from .spec.runs import DIGITS
 from .support.progress import Progress
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from .data.dataset import Dataset
     from .results import CondensedSet
+
+USUAL = ("none", "auto", "crop", "scale", "rotate", "noise", "flip", "dsa")  # augmentations by which a set is judged
 
 
 def condense(
@@ -109,6 +114,86 @@ def train(
         images, labels = small.as_dataset().tensors
         how = dict(device=device, engine=engine, on_network=trained, should_stop=should_stop)
         return evaluate(images, labels, tested, hyper, seeds=[derive(j, small.key) for j in range(seed, seed + networks)], **how)
+
+
+def judge(
+    made: "str | Path | CondensedSet",
+    networks: Any = "ConvNet",
+    augment: Sequence[str] = (),
+    repeats: int = 5,
+    *,
+    epochs: int = 300,
+    guide_epochs: int = 0,
+    dataset: "str | Dataset" = "",
+    other_data: bool = False,
+    seed: int = 0,
+    record: "str | Path | None" = None,
+    device: str = "auto",
+    engine: str = "auto",
+    checkpoint: "Path | None" = None,
+    on_network: Callable[[tuple[str, str, str], float], None] = lambda place, accuracy: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> "pd.DataFrame":
+    """Train networks on a set, and on as many random and herded real images, by one protocol, under a progress bar.
+
+    The protocol is stage T with `epochs` epochs, whatever the augmentation, on real images of the same number by class. It shows
+    what a set is worth, and how much of that is the augmentation's.
+
+    Args:
+        made: the set, or its file.
+        networks: kinds of networks: text with spaces between them, or a list of what `train` takes.
+        augment: augmentations as for `Training`, "none" and "auto", which is stage T's own; by default these two and each of the
+            others alone, without "flip" for digits.
+        repeats: how many networks of each kind are trained on each: all on the set, all on the herded images, and one on each
+            of as many random draws.
+        epochs: E of stage T; 0: 300, or 1000 with augmentation, as in the paper.
+        guide_epochs: of the network by whose features herding chooses; 0: ten. A choice in the records is taken from there.
+        dataset, other_data, device, engine: as for `train`; real images are chosen from the training images of this data.
+        seed: the number of the first network, and of its random draw.
+        record: a file of JSON lines that keeps each accuracy: what it has is not computed again.
+        checkpoint: a file from which a stopped choice by herding continues.
+        on_network: called with network, augmentation and images ("set", "herding" or "random"), and an accuracy in percent.
+        should_stop: asked often; True raises `Interrupted`.
+
+    Returns:
+        The columns of `results.judged.frame`: a row for each kind of network, augmentation and kind of images.
+
+    Raises:
+        DclibError: an unknown network or augmentation, a number out of its range, or data that do not fit the set.
+    """
+    trainings(networks, augment, epochs)  # refuses what is out of range before anything is loaded
+    require(repeats >= 1, f"repeats must be a whole number of at least 1, not {repeats}")
+    require(guide_epochs >= 0, f"guide_epochs must be a whole number of at least 0, not {guide_epochs}")
+    from .results import CondensedSet, judged
+
+    small = made if isinstance(made, CondensedSet) else CondensedSet.load(made)
+    from .run import judging
+    from .run.sets import load_for
+
+    found: judged.Accuracies = {}
+
+    def told(place: tuple[str, str, str], accuracy: float) -> None:
+        found.setdefault(place, []).append(accuracy)
+        on_network(place, accuracy)
+
+    how = dict(networks=repeats, guide_epochs=guide_epochs, seed=seed, record=record and Path(record), checkpoint=checkpoint)
+    how |= dict(device=device, engine=engine, on_network=told, should_stop=should_stop)
+    judging.judge(small, load_for(small, dataset, other_data), trainings(networks, augment, epochs, small.source), **how)
+    return judged.frame(found)
+
+
+def trainings(networks: Any, augment: Sequence[str] = (), epochs: int = 300, dataset: str = "") -> list[Training]:
+    """The hyper-parameters of stage T by which a set is judged: each network with each augmentation, each once.
+
+    Args:
+        networks, augment, epochs: as for `judge`.
+        dataset: the name or the full path of the data.
+    """
+    kinds = networks.split() if isinstance(networks, str) else networks if isinstance(networks, list | tuple) else [networks]
+    usual = [name for name in USUAL if name != "flip" or dataset.partition("+")[0] not in DIGITS]
+    require(bool(kinds), "the list of networks is empty: give at least one")
+    every = [variants.stage_t(dataset, network=kind, augment=a, epochs=epochs) for kind in kinds for a in augment or usual]
+    return list(dict.fromkeys(every))
 
 
 def check_networks(networks: int) -> None:

@@ -1,4 +1,4 @@
-"""The commands on single sets: condense · train · show · select · export · import.
+"""The commands on single sets: condense · train · judge · show · select · export · import.
 
 Each checks what it was asked before it loads what computes.
 """
@@ -14,7 +14,7 @@ import typer
 from .. import api
 from ..errors import DataError, FileError, Interrupted, SpecError, one_of
 from ..spec import Condensation, MakeSet, Network, Training, variants
-from ..support.console import say, summary
+from ..support.console import say, summary, words
 from ..support.files import PICTURES, check_writable
 from ..support.progress import stopping
 from . import options as opt
@@ -31,6 +31,10 @@ EXAMPLES = {
     ),
     "train": examples(
         "dclib train set.safetensors --network LeNet --networks 5", "dclib train set.safetensors --augment crop+flip"
+    ),
+    "judge": examples(
+        'dclib judge set.safetensors --networks "ConvNet MLP LeNet"',
+        "dclib judge set.safetensors --augment 'none dsa' --repeats 10 --record judged.jsonl",
     ),
     "select": examples(
         "dclib select mnist --method herding --ipc 10 -o set.safetensors",
@@ -184,6 +188,48 @@ def train(
         if accuracies:
             print(f"{training.network}: {summary(accuracies)}")
             print(f"augmentation: {training.augment}")
+
+
+def judge(
+    file: opt.SetFile,
+    networks: Annotated[list[str] | None, option("kinds that are trained; several in quotes  [default: ConvNet]")] = None,
+    augment: Annotated[list[str] | None, option("none, auto (stage T's), crop …; several in quotes  [default: each]")] = None,
+    repeats: Annotated[int, option("how many networks of each kind are trained on each")] = 5,
+    epochs: Annotated[int, option("E of stage T; 0: 300, or 1000 with augmentation, as in the paper")] = 300,
+    guide_epochs: Annotated[int, option("of the network by whose features herding chooses real images; 0: ten")] = 0,
+    record: Annotated[Path | None, option("a file that keeps each accuracy, so that none is computed again")] = None,
+    dataset: opt.TestData = "",
+    other_data: opt.OtherData = False,
+    seed: opt.Seed = 0,
+    device: opt.Device = "auto",
+    engine: opt.Engine = "auto",
+) -> None:
+    """Compare a set with as many random and herded real images.
+
+    Networks are trained on each by one protocol (stage T), with each augmentation and without any. The table has means with their
+    95 % intervals, by how much the set lies above the real images, and how much the augmentation adds.
+    """
+    kinds, augment = words(networks) or ["ConvNet"], words(augment) or []
+    api.trainings(kinds, augment, epochs)  # refuses what is out of range before anything is loaded
+    from .. import report
+    from ..results import CondensedSet, judged
+
+    made, found = CondensedSet.load(file), {}
+    from ..run.sets import load_for
+
+    tested = load_for(made, dataset, other_data)  # before signals are caught, so that Ctrl-C ends a download at once
+    checkpoint = file.with_name(f"{file.name}.herding.checkpoint")
+    how = dict(epochs=epochs, guide_epochs=guide_epochs, dataset=tested, other_data=other_data, seed=seed, record=record)
+    how |= dict(device=device, engine=engine, checkpoint=checkpoint)
+    try:
+        with stopping() as should_stop:
+            told = lambda place, accuracy: found.setdefault(place, []).append(accuracy)  # noqa: E731
+            api.judge(made, kinds, augment, repeats, on_network=told, should_stop=should_stop, **how)
+        checkpoint.unlink(missing_ok=True)
+    finally:
+        if found:
+            print(f"{len(made.labels)} images of {made.dataset}; {repeats} networks each; E = {epochs or '300, 1000 if augmented'}")
+            print(report.judged_table(judged.frame(found)))
 
 
 def show(file: opt.SetFile, output: opt.Picture = None) -> None:
