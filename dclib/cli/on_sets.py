@@ -40,7 +40,11 @@ EXAMPLES = {
         "dclib select mnist --method herding --ipc 10 -o set.safetensors",
         "dclib select path/to/folder --image-size 32 --method random -o set.safetensors",
     ),
-    "export": examples("dclib export set.safetensors --to npz -o set.npz", "dclib export set.safetensors --to png -o folder"),
+    "export": examples(
+        "dclib export set.safetensors --to npz -o set.npz",
+        "dclib export set.safetensors --to png -o folder",
+        "dclib export set.safetensors --to imagefolder -o folder",
+    ),
     "import": examples(
         "dclib import res_DC_MNIST_ConvNet_1ipc.pt --dataset mnist --index 4 -o set.safetensors",
         "dclib import images_best.pt --labels labels_best.pt --dataset cifar10 -o set.safetensors",
@@ -268,13 +272,13 @@ def select(
 
 def export(
     file: opt.SetFile,
-    to: Annotated[str, option("npz or png", "--to")],
+    to: Annotated[str, option("npz, png, or imagefolder: png with a card for the common hubs", "--to")],
     output: Annotated[Path | None, option("the file or the folder  [default: SET.npz, or SET]", "--output", "-o")] = None,
     test: Annotated[bool | None, option("with test images, so that dclib can read it  [default: npz]")] = None,
     dataset: opt.TestData = "",
     other_data: opt.OtherData = False,
 ) -> None:
-    """Write a set for other programs: an .npz, or PNG files.
+    """Write a set for other programs: an .npz, or PNG files; `imagefolder` adds README.md, the card of a data set.
 
     Images are in data colours, what lies outside of them clamped; the .npz has the exact values as well.
     """

@@ -1,6 +1,6 @@
-"""A condensed set in the forms that other programs read: an .npz of arrays, or a folder of PNG files.
+"""A condensed set in the forms that other programs read: an .npz of arrays, or a folder of PNG files, with a card or without.
 
-Both hold the images in data colours: values are clamped to [0, 1] and rounded to 256 steps. The .npz has the exact values, too.
+All hold the images in data colours: values are clamped to [0, 1] and rounded to 256 steps. The .npz has the exact values, too.
 Neither takes dclib to read. With test images added, dclib reads either as a data set.
 """
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import DataError, FileError
 from ..support.files import write_atomic
+from .card import card
 
 
 class Tested(NamedTuple):
@@ -75,7 +76,17 @@ def to_png(made: Any, folder: Path | str, tested: Tested | None = None) -> None:
     write_atomic(folder / "labels.csv", table.getvalue().encode())
 
 
-FORMS = {"npz": to_npz, "png": to_png}
+def to_imagefolder(made: Any, folder: Path | str, tested: Tested | None = None) -> None:
+    """Write the same as `to_png`, and README.md, the card by which the common hubs show and load the folder.
+
+    Raises:
+        FileError, DataError: as for `to_png`.
+    """
+    to_png(made, folder, tested)
+    write_atomic(Path(folder) / "README.md", card(made, tested is not None, clamped(made)).encode())
+
+
+FORMS = {"npz": to_npz, "png": to_png, "imagefolder": to_imagefolder}
 
 
 def class_folder(names: tuple[str, ...], label: int) -> str:

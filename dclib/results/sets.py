@@ -152,7 +152,7 @@ class CondensedSet:
 
         Args:
             path: the file, or the folder.
-            to: "npz", or "png": a file for each image.
+            to: "npz"; "png", a file for each image; or "imagefolder", the same with a card for the common hubs.
             tested: test images (`results.export.Tested`), with which dclib can read what is written as a data set.
 
         Raises:
