@@ -119,7 +119,7 @@ def train(
 def judge(
     made: "str | Path | CondensedSet",
     networks: Any = "ConvNet",
-    augment: Sequence[str] = (),
+    augment: Sequence[str] | None = None,
     repeats: int = 5,
     *,
     epochs: int = 300,
@@ -182,7 +182,7 @@ def judge(
     return judged.frame(found)
 
 
-def trainings(networks: Any, augment: Sequence[str] = (), epochs: int = 300, dataset: str = "") -> list[Training]:
+def trainings(networks: Any, augment: Sequence[str] | None = None, epochs: int = 300, dataset: str = "") -> list[Training]:
     """The hyper-parameters of stage T by which a set is judged: each network with each augmentation, each once.
 
     Args:
@@ -190,9 +190,11 @@ def trainings(networks: Any, augment: Sequence[str] = (), epochs: int = 300, dat
         dataset: the name or the full path of the data.
     """
     kinds = networks.split() if isinstance(networks, str) else networks if isinstance(networks, list | tuple) else [networks]
-    usual = [name for name in USUAL if name != "flip" or dataset.partition("+")[0] not in DIGITS]
-    require(bool(kinds), "the list of networks is empty: give at least one")
-    every = [variants.stage_t(dataset, network=kind, augment=a, epochs=epochs) for kind in kinds for a in augment or usual]
+    if augment is None:
+        augment = [name for name in USUAL if name != "flip" or dataset.partition("+")[0] not in DIGITS]
+    for name, values in {"networks": kinds, "augmentations": augment}.items():
+        require(bool(values), f"the list of {name} is empty: give at least one")
+    every = [variants.stage_t(dataset, network=kind, augment=a, epochs=epochs) for kind in kinds for a in augment]
     return list(dict.fromkeys(every))
 
 

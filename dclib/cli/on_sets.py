@@ -213,7 +213,7 @@ def judge(
     Networks are trained on each by one protocol (stage T), with each augmentation and without any. The table has means with their
     95 % intervals, by how much the set lies above the real images, and how much the augmentation adds.
     """
-    kinds, augment = words(networks) or ["ConvNet"], words(augment) or []
+    kinds, augment = ["ConvNet"] if networks is None else words(networks), words(augment)
     api.trainings(kinds, augment, epochs)  # refuses what is out of range before anything is loaded
     from .. import report
     from ..results import CondensedSet, judged
@@ -278,9 +278,10 @@ def export(
     dataset: opt.TestData = "",
     other_data: opt.OtherData = False,
 ) -> None:
-    """Write a set for other programs: an .npz, or PNG files; `imagefolder` adds README.md, the card of a data set.
+    """Write a set for other programs: an .npz, or PNG files.
 
-    Images are in data colours, what lies outside of them clamped; the .npz has the exact values as well.
+    Images are in data colours, what lies outside of them clamped; the .npz has the exact values as well. `imagefolder` is the PNG
+    files with README.md, the card of a data set.
     """
     from ..results import CondensedSet
     from ..results import export as forms

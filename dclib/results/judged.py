@@ -20,6 +20,8 @@ SET, REAL = "set", ("herding", "random")
 IMAGES = (SET, *REAL)
 BESIDE = ("data_hash", "mean", "std", "counts", "training")  # of a line: what a set and real images have in common
 IDENTITY = ("images", "key", *BESIDE)  # and on which images the networks were trained
+COLUMNS = ["network", "augment", "images", "networks", "accuracy", "low", "high", "gain", "gain_low", "gain_high"]
+COLUMNS += ["augmented", "augmented_low", "augmented_high", "accuracies"]
 Accuracies = dict[tuple[str, str, str], list[float]]  # in percent, by network, augmentation and images
 
 
@@ -48,7 +50,7 @@ def frame(found: Mapping[tuple[str, str, str], Sequence[float]]) -> "pd.DataFram
             ends = ("low", "high") if name == "accuracy" else (f"{name}_low", f"{name}_high")
             row |= dict(zip((name, *ends), interval, strict=True))
         rows.append(row | {"accuracies": tuple(accuracies)})
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def _above(one: Sequence[float] | None, other: Estimate) -> Interval:
