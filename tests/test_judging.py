@@ -6,13 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pages import shown
 
 import dclib
 from dclib import report
 from dclib.core import train
 from dclib.errors import Interrupted
-from dclib.results import judged
-from dclib.results.claims import interval
+from dclib.results import CondensedSet, Store, judged
+from dclib.results.claims import HOLDS, REFUTED, Claim, Estimate, between, interval
 from dclib.run import judging
 from dclib.run.sets import make_set
 from dclib.spec import Condensation, MakeSet, derive, variants
@@ -101,10 +102,10 @@ def test_what_is_recorded_is_not_computed_again(real, tmp_path):
     assert again.equals(found)
     assert record.read_text() == before
     lines = judged.read_lines(record)
-    read = judged.frame(judged.of_set(lines, real.hash))
+    read = judged.frame(judged.of_set(lines, real.hash, epochs=3))
     assert np.allclose(read.accuracy, found.accuracy)
     assert list(read.images) == list(found.images)
-    assert judged.of_set(lines, "another") == {}
+    assert judged.of_set(lines, "another", epochs=3) == judged.of_set(lines, real.hash) == {}
     assert {"machine", "commit", "seconds", "training"} <= lines[0].keys()
 
 
@@ -169,3 +170,25 @@ def test_what_is_finished_is_printed_when_it_is_stopped(real, command, monkeypat
     assert out.startswith("6 images of rows; 2 networks each")
     assert "net.py:Net" in out
     assert 0 < len(judged.read_lines("judged.jsonl")) < 3
+
+
+# --- the record that the page shows
+
+
+def test_the_record_is_of_recorded_sets_and_the_claim_holds():
+    """For a ConvNet with the paper's own augmentation, as it was claimed: the set above herding, herding above random."""
+    store, lines = Store(), judged.read_lines(Store().root / "judged.jsonl")
+    made = CondensedSet.load(store.find_set(MakeSet("mnist", hyper=variants.recipe("fast")).key))
+    assert {line["data_hash"] for line in lines} == {made.data_hash}
+    assert not any(line["dirty"] for line in lines)
+    found = judged.of_set(lines, made.hash)
+    own, herded, drawn = (Estimate.over(found["ConvNet", "crop+scale+rotate", images]) for images in judged.IMAGES)
+    assert Claim((between(own, herded), between(herded, drawn))).verdict == HOLDS
+    assert Claim((between(herded, own), between(drawn, herded))).verdict == REFUTED
+
+
+def test_the_page_imports_the_set_that_is_recorded():
+    """The set that it writes in the authors' format and reads again is one that the record has."""
+    found = shown("judge", preset="best")
+    assert found["authors"]["the same images"]
+    assert all(len(rows) >= 4 for name, rows in found.items() if name in ("judge", "augmentations", "theirs"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FileError
+from ..spec import Training, full
 from ..support.files import reason
 from .claims import NOTHING, Estimate, Interval, between
 
@@ -83,14 +84,21 @@ def recorded(lines: Sequence[dict[str, Any]], about: Mapping[str, Any]) -> dict[
     return {int(j): accuracy for line in same for j, accuracy in line["accuracies"].items()}
 
 
-def of_set(lines: Sequence[dict[str, Any]], key: str) -> Accuracies:
-    """What lines say of the set of that hash, and of the real images that it was judged beside; nothing for an unknown set."""
-    own = [line for line in lines if line["images"] == SET and line["key"] == key]
+def of_set(lines: Sequence[dict[str, Any]], key: str, epochs: int = 300) -> Accuracies:
+    """What lines say of a set, and of the real images that it was judged beside; nothing for an unknown set.
+
+    Args:
+        lines: from `read_lines`.
+        key: the set's hash.
+        epochs: of the trainings that count.
+    """
+    lines = [line | {"training": full(Training()) | line["training"]} for line in lines]
+    own = [line for line in lines if (line["images"], line["key"], line["training"]["epochs"]) == (SET, key, epochs)]
     beside = {json.dumps([line[name] for name in BESIDE]) for line in own}
     real = [line for line in lines if line["images"] != SET and json.dumps([line[name] for name in BESIDE]) in beside]
     found: dict[tuple[str, str, str], dict[int, float]] = {}
     for line in own + real:
-        place = line["training"]["network"], line["training"].get("augment", "none"), line["images"]
+        place = line["training"]["network"], line["training"]["augment"], line["images"]
         found.setdefault(place, {}).update({int(j): accuracy for j, accuracy in line["accuracies"].items()})
     order = dict.fromkeys(place[:2] for place in found)
     return {(*one, images): list(found[*one, images].values()) for one in order for images in IMAGES if (*one, images) in found}
