@@ -1,20 +1,25 @@
-"""The library in four functions that do what the commands of the same names do: `load`, `condense`, `train` and `select`.
+"""The library in functions that do what the commands of the same names do: `condense`, `train`, `judge`, `select` and `import_set`.
 
 Each checks what it was asked before it loads what computes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import SpecError
-from .spec import Condensation, MakeSet, derive, variants
+from .spec import Condensation, MakeSet, Training, derive, variants
 from .spec.checks import require
+from .spec.runs import DIGITS
 from .support.progress import Progress
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from .data.dataset import Dataset
     from .results import CondensedSet
+
+USUAL = ("none", "auto", "crop", "scale", "rotate", "noise", "flip", "dsa")  # augmentations by which a set is judged
 
 
 def condense(
@@ -111,6 +116,88 @@ def train(
         return evaluate(images, labels, tested, hyper, seeds=[derive(j, small.key) for j in range(seed, seed + networks)], **how)
 
 
+def judge(
+    made: "str | Path | CondensedSet",
+    networks: Any = "ConvNet",
+    augment: Sequence[str] | None = None,
+    repeats: int = 5,
+    *,
+    epochs: int = 300,
+    guide_epochs: int = 0,
+    dataset: "str | Dataset" = "",
+    other_data: bool = False,
+    seed: int = 0,
+    record: "str | Path | None" = None,
+    device: str = "auto",
+    engine: str = "auto",
+    checkpoint: "Path | None" = None,
+    on_network: Callable[[tuple[str, str, str], float], None] = lambda place, accuracy: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> "pd.DataFrame":
+    """Train networks on a set, and on as many random and herded real images, by one protocol, under a progress bar.
+
+    The protocol is stage T with `epochs` epochs, whatever the augmentation, on real images of the same number by class. It shows
+    what a set is worth, and how much of that is the augmentation's.
+
+    Args:
+        made: the set, or its file.
+        networks: kinds of networks: text with spaces between them, or a list of what `train` takes.
+        augment: augmentations as for `Training`, "none" and "auto", which is stage T's own; by default these two and each of the
+            others alone, without "flip" for digits.
+        repeats: how many networks of each kind are trained on each: all on the set, all on the herded images, and one on each
+            of as many random draws.
+        epochs: E of stage T; 0: 300, or 1000 with augmentation, as in the paper.
+        guide_epochs: of the network by whose features herding chooses; 0: ten. A choice in the records is taken from there.
+        dataset, other_data, device, engine: as for `train`; real images are chosen from the training images of this data.
+        seed: the number of the first network, and of its random draw.
+        record: a file of JSON lines that keeps each accuracy: what it has is not computed again.
+        checkpoint: a file from which a stopped choice by herding continues.
+        on_network: called with network, augmentation and images ("set", "herding" or "random"), and an accuracy in percent.
+        should_stop: asked often; True raises `Interrupted`.
+
+    Returns:
+        The columns of `results.judged.frame`: a row for each kind of network, augmentation and kind of images.
+
+    Raises:
+        DclibError: an unknown network or augmentation, a number out of its range, or data that do not fit the set.
+    """
+    trainings(networks, augment, epochs)  # refuses what is out of range before anything is loaded
+    require(repeats >= 1, f"repeats must be a whole number of at least 1, not {repeats}")
+    require(guide_epochs >= 0, f"guide_epochs must be a whole number of at least 0, not {guide_epochs}")
+    from .results import CondensedSet, judged
+
+    small = made if isinstance(made, CondensedSet) else CondensedSet.load(made)
+    from .run import judging
+    from .run.sets import load_for
+
+    found: judged.Accuracies = {}
+
+    def told(place: tuple[str, str, str], accuracy: float) -> None:
+        found.setdefault(place, []).append(accuracy)
+        on_network(place, accuracy)
+
+    how = dict(networks=repeats, guide_epochs=guide_epochs, seed=seed, record=record and Path(record), checkpoint=checkpoint)
+    how |= dict(device=device, engine=engine, on_network=told, should_stop=should_stop)
+    judging.judge(small, load_for(small, dataset, other_data), trainings(networks, augment, epochs, small.source), **how)
+    return judged.frame(found)
+
+
+def trainings(networks: Any, augment: Sequence[str] | None = None, epochs: int = 300, dataset: str = "") -> list[Training]:
+    """The hyper-parameters of stage T by which a set is judged: each network with each augmentation, each once.
+
+    Args:
+        networks, augment, epochs: as for `judge`.
+        dataset: the name or the full path of the data.
+    """
+    kinds = networks.split() if isinstance(networks, str) else networks if isinstance(networks, list | tuple) else [networks]
+    if augment is None:
+        augment = [name for name in USUAL if name != "flip" or dataset.partition("+")[0] not in DIGITS]
+    for name, values in {"networks": kinds, "augmentations": augment}.items():
+        require(bool(values), f"the list of {name} is empty: give at least one")
+    every = [variants.stage_t(dataset, network=kind, augment=a, epochs=epochs) for kind in kinds for a in augment]
+    return list(dict.fromkeys(every))
+
+
 def check_networks(networks: int) -> None:
     """Refuse to train none."""
     require(networks >= 1, f"networks must be a whole number of at least 1, not {networks}")
@@ -146,6 +233,43 @@ def select(
     from .run.sets import make_set
 
     return make_set(run, dataset=data, device=device, engine=engine)
+
+
+def import_set(
+    file: "str | Path",
+    dataset: "str | Path",
+    *,
+    labels: "str | Path | None" = None,
+    index: int = 0,
+    pixels: str = "auto",
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    logits: bool = False,
+    factor: int = 1,
+) -> "CondensedSet":
+    """Read a small set that others published; no code of the file is run.
+
+    `about["imported"]` of the set says what was understood of it.
+
+    Args:
+        file: what `torch.save` wrote: {"data": [[images, labels], …]}, as the authors' code, DSA and DM do, [images, labels], as
+            IDC does, or images alone, as MTT does; an .npz with `images` and `labels`, or `x_train` and `y_train`; or a folder of
+            pictures by class.
+        dataset: the data set that it stands for: a name, or the path of your own.
+        labels: the file of the labels where `file` has images alone; by default its name with `labels` in place of `images`.
+        index: of the experiment, where the file has several.
+        pixels: "standardised", "unit" (in [0, 1]) or "bytes" (0 to 255); "auto" tells by their range.
+        mean, std: by which the pixels were standardised, for each channel; by default those of the data set.
+        logits: the labels are logits, whose softmax is the soft labels.
+        factor: each image holds factor × factor smaller ones, as IDC's do.
+
+    Raises:
+        DclibError: the file cannot be read without running code, or what it holds is no set.
+    """
+    from .run import published
+
+    how = dict(labels=labels, index=index, pixels=pixels, mean=mean, std=std, logits=logits, factor=factor)
+    return published.read(file, str(dataset), **how)
 
 
 def _named(dataset: "str | Path | Dataset", image_size: int) -> "tuple[str, Dataset | None]":

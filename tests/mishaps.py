@@ -48,6 +48,7 @@ class Case(NamedTuple):
 
 def furnish(place: Path) -> None:
     """Put into a folder, which becomes the current one, what the mistakes name."""
+    import torch
     from PIL import Image
 
     from dclib.cli.main import main
@@ -80,6 +81,10 @@ def furnish(place: Path) -> None:
     for split in ("train", "test"):
         shutil.copytree(f"one/{split}/a", f"oblong/{split}/b")
     Path("empty").mkdir()
+    images = torch.zeros(2, 1, 28, 28), torch.zeros(2, dtype=torch.int64)
+    torch.save({"data": [images, images]}, "two.pt")
+    torch.save(images[0], "images.pt")
+    torch.save({"data": Path("x")}, "code.pt")
 
 
 def furnish_for_damage() -> None:

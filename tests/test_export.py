@@ -2,6 +2,8 @@
 
 import csv
 import dataclasses
+import re
+import shlex
 
 import numpy as np
 import pytest
@@ -90,3 +92,55 @@ def test_any_training_loop_takes_a_set(chosen):
     images, labels = next(iter(torch.utils.data.DataLoader(chosen.as_dataset(), batch_size=20)))
     assert torch.equal(images, torch.from_numpy(chosen.images))
     assert torch.equal(labels, torch.from_numpy(chosen.labels))
+
+
+# --- the card
+
+
+def head(folder):
+    """The YAML of a card."""
+    yaml = pytest.importorskip("yaml")
+    return yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])
+
+
+def made_by(folder):
+    """The command in a card."""
+    return shlex.split(re.search(r"^- Made by: `dclib (.+)`$", (folder / "README.md").read_text(), re.M)[1])
+
+
+def test_an_image_folder_has_a_card_that_hubs_read(small, tmp_path):
+    made, shown = small
+    made = dataclasses.replace(made, about={"source": "fashionmnist"})
+    made.export(tmp_path / "out", "imagefolder")
+    found = head(tmp_path / "out")
+    assert found["license"] == "mit"
+    assert found["task_categories"] == ["image-classification"]
+    assert found["size_categories"] == ["n<1K"]
+    assert found["configs"] == [{"config_name": "default", "data_files": [{"split": "train", "path": "train/**"}]}]
+    pictures = sorted((tmp_path / "out").glob("train/**/*.png"))
+    assert all(np.array_equal(np.asarray(Image.open(file)), pixels) for file, pixels in zip(pictures, shown, strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["select digits --method herding --ipc 2 --epochs 1 --seed 3", "select digits --method random"])
+def test_the_command_of_the_card_makes_the_set(how, command, tmp_path):
+    assert command(*how.split(), "-o", "set")[0] == 0
+    assert command("export", "set", "--to", "imagefolder", "-o", "out", "--test")[0] == 0
+    assert [part["split"] for part in head(tmp_path / "out")["configs"][0]["data_files"]] == ["train", "test"]
+    assert command(*made_by(tmp_path / "out"), "-o", "set")[1].startswith("set is there already")
+
+
+@pytest.mark.slow
+def test_the_command_of_a_condensed_set_has_its_hyper_parameters(command, tmp_path):
+    given = "-K 2 --real-batch 4 --network MLP:width=4,depth=1 --image-lr 0.3 --storage float16 --siamese crop+scale --factor 2"
+    assert command("condense", "digits", *given.split(), "--engine", "eager", "-o", "set")[0] == 0
+    assert command("export", "set", "--to", "imagefolder", "-o", "out")[0] == 0
+    assert command(*made_by(tmp_path / "out"), "-o", "set")[1].startswith("set is there already")
+
+
+def test_a_card_names_no_folder_of_this_machine(save_own, command, tmp_path):
+    save_own(tmp_path / "here" / "mine.npz")
+    assert command("select", "here/mine.npz", "--method", "random", "-o", "set")[0] == 0
+    assert command("export", "set", "--to", "imagefolder", "-o", "out")[0] == 0
+    assert str(tmp_path) not in (tmp_path / "out" / "README.md").read_text()
+    assert head(tmp_path / "out")["license"] == "unknown"

@@ -98,6 +98,18 @@ def test_arrays_and_tensors_of_any_such_type_make_the_same_set(tmp_path):
     assert (labels.dtype, labels.tolist()) == (torch.int64, [0, 1, 0, 1])
 
 
+def test_soft_labels_are_kept_and_trained_on(tmp_path):
+    soft = np.array([[0.9, 0.1], [0.2, 0.8], [1, 0], [0.5, 0.5]], np.float32)
+    made = small(n=4, size=4, soft=torch.from_numpy(soft), factor=2)
+    made.save(tmp_path / "set")
+    found = CondensedSet.load(tmp_path / "set")
+    assert np.array_equal(found.soft, soft)
+    assert made.hash == found.hash != small(n=4, size=4, factor=2).hash
+    images, labels = found.as_dataset().tensors
+    assert images.shape == (16, 1, 4, 4)
+    assert torch.equal(labels, torch.from_numpy(soft).repeat_interleave(4, 0))
+
+
 def test_images_of_a_set_lie_plainly_wherever_they_come_from():
     """Of one channel, torch would take a transposed array for channels last, and `x.view(len(x), -1)` would fail."""
     transposed = np.zeros((4, 5, 5, 1), np.float32).transpose(0, 3, 1, 2)
@@ -122,6 +134,9 @@ def test_images_of_a_set_lie_plainly_wherever_they_come_from():
         ({"mean": 0.1}, ["mean is 0.1"]),
         ({"mean": (0.1, 0.1, 0.1)}, ["3 means", "1 channels"]),
         ({"std": (0,)}, ["std", "0.0"]),
+        ({"soft": np.ones(4, np.float32)}, ["soft labels", "(4,)", "2 classes"]),
+        ({"soft": np.ones((4, 2), np.float32)}, ["no probabilities"]),
+        ({"soft": np.array([[2, -1]] * 4, np.float32)}, ["no probabilities"]),
         ({"order": np.zeros((1, 2), np.int64)}, ["without a rate"]),
         ({"order": np.zeros((2, 2), np.int64), "rates": np.ones(1, np.float32)}, ["a rate for each"]),
         ({"order": np.full((1, 2), 4), "rates": np.ones(1, np.float32)}, ["other than its 4"]),

@@ -152,3 +152,28 @@ def test_told_to_stop_it_stops_before_the_next_epoch(one_lane, made):
     with pytest.raises(Interrupted, match="finished networks are recorded"):  # six epochs of the first network, two of the second
         evaluate(made, Training(THIN, epochs=5), [0, 1], should_stop=stop_after(8), on_network=lambda seed, *_: told.append(seed))
     assert told == [0]
+
+
+# --- soft labels
+
+
+def test_soft_labels_give_the_gradient_of_their_cross_entropy(made):
+    """Against the sum written out; those of one class alone are that class."""
+    x = made.normalise(made.x_train).double()[::3]
+    soft = torch.softmax(torch.randn(len(x), 3, generator=generator(0), dtype=torch.float64), 1)
+    hyper, ours, theirs = Training(THIN, epochs=0, weight_decay=0.0, momentum=0.0, lr=0.5), thin(), thin()
+    (loss,) = train.train(ours, x, soft, hyper, seed=0)
+    expected = -(soft * theirs(x).log_softmax(1)).sum(1).mean()
+    expected.backward()
+    assert loss == pytest.approx(expected.item(), rel=1e-12)
+    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(one, other - 0.5 * other.grad)
+
+
+@pytest.mark.parametrize("engine", ["eager", "captured"])
+def test_soft_labels_of_one_class_are_that_class(made, engine, monkeypatch):
+    monkeypatch.setattr(train.engines, "choose", lambda engine, *rest: engine)
+    x, y = made.normalise(made.x_train)[::2], made.y_train[::2]
+    hyper = Training(MLP(width=8), epochs=4, batch=7, lr=0.1, augment="crop", precision="float64")
+    how = dict(seeds=[1, 2], device="cpu", engine=engine)
+    assert train.evaluate(x, F.one_hot(y, 3).float(), made, hyper, **how) == train.evaluate(x, y, made, hyper, **how)

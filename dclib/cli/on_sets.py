@@ -1,4 +1,4 @@
-"""The commands on single sets: condense · train · show · select · export.
+"""The commands on single sets: condense · train · judge · show · select · export · import.
 
 Each checks what it was asked before it loads what computes.
 """
@@ -9,10 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
+
 from .. import api
 from ..errors import DataError, FileError, Interrupted, SpecError, one_of
 from ..spec import Condensation, MakeSet, Network, Training, variants
-from ..support.console import say, summary
+from ..support.console import say, summary, words
 from ..support.files import PICTURES, check_writable
 from ..support.progress import stopping
 from . import options as opt
@@ -30,11 +32,24 @@ EXAMPLES = {
     "train": examples(
         "dclib train set.safetensors --network LeNet --networks 5", "dclib train set.safetensors --augment crop+flip"
     ),
+    "judge": examples(
+        'dclib judge set.safetensors --networks "ConvNet MLP LeNet"',
+        "dclib judge set.safetensors --augment 'none dsa' --repeats 10 --record judged.jsonl",
+    ),
     "select": examples(
         "dclib select mnist --method herding --ipc 10 -o set.safetensors",
         "dclib select path/to/folder --image-size 32 --method random -o set.safetensors",
     ),
-    "export": examples("dclib export set.safetensors --to npz -o set.npz", "dclib export set.safetensors --to png -o folder"),
+    "export": examples(
+        "dclib export set.safetensors --to npz -o set.npz",
+        "dclib export set.safetensors --to png -o folder",
+        "dclib export set.safetensors --to imagefolder -o folder",
+    ),
+    "import": examples(
+        "dclib import res_DC_MNIST_ConvNet_1ipc.pt --dataset mnist --index 4 -o set.safetensors",
+        "dclib import images_best.pt --labels labels_best.pt --dataset cifar10 -o set.safetensors",
+        "dclib import data_best.pt --dataset cifar10 --factor 2 -o set.safetensors",
+    ),
 }
 RECIPE = "values of the options that are not given: paper; fast, minutes on two cores; or beyond, what came after the paper"
 
@@ -179,6 +194,48 @@ def train(
             print(f"augmentation: {training.augment}")
 
 
+def judge(
+    file: opt.SetFile,
+    networks: Annotated[list[str] | None, option("kinds that are trained; several in quotes  [default: ConvNet]")] = None,
+    augment: Annotated[list[str] | None, option("none, auto (stage T's), crop …; several in quotes  [default: each]")] = None,
+    repeats: Annotated[int, option("how many networks of each kind are trained on each")] = 5,
+    epochs: Annotated[int, option("E of stage T; 0: 300, or 1000 with augmentation, as in the paper")] = 300,
+    guide_epochs: Annotated[int, option("of the network by whose features herding chooses real images; 0: ten")] = 0,
+    record: Annotated[Path | None, option("a file that keeps each accuracy, so that none is computed again")] = None,
+    dataset: opt.TestData = "",
+    other_data: opt.OtherData = False,
+    seed: opt.Seed = 0,
+    device: opt.Device = "auto",
+    engine: opt.Engine = "auto",
+) -> None:
+    """Compare a set with as many random and herded real images.
+
+    Networks are trained on each by one protocol (stage T), with each augmentation and without any. The table has means with their
+    95 % intervals, by how much the set lies above the real images, and how much the augmentation adds.
+    """
+    kinds, augment = ["ConvNet"] if networks is None else words(networks), words(augment)
+    api.trainings(kinds, augment, epochs)  # refuses what is out of range before anything is loaded
+    from .. import report
+    from ..results import CondensedSet, judged
+
+    made, found = CondensedSet.load(file), {}
+    from ..run.sets import load_for
+
+    tested = load_for(made, dataset, other_data)  # before signals are caught, so that Ctrl-C ends a download at once
+    checkpoint = file.with_name(f"{file.name}.herding.checkpoint")
+    how = dict(epochs=epochs, guide_epochs=guide_epochs, dataset=tested, other_data=other_data, seed=seed, record=record)
+    how |= dict(device=device, engine=engine, checkpoint=checkpoint)
+    try:
+        with stopping() as should_stop:
+            told = lambda place, accuracy: found.setdefault(place, []).append(accuracy)  # noqa: E731
+            api.judge(made, kinds, augment, repeats, on_network=told, should_stop=should_stop, **how)
+        checkpoint.unlink(missing_ok=True)
+    finally:
+        if found:
+            print(f"{len(made.labels)} images of {made.dataset}; {repeats} networks each; E = {epochs or '300, 1000 if augmented'}")
+            print(report.judged_table(judged.frame(found)))
+
+
 def show(file: opt.SetFile, output: opt.Picture = None) -> None:
     """Draw a set: a row for each class."""
     from ..report.figures import save_grid
@@ -215,7 +272,7 @@ def select(
 
 def export(
     file: opt.SetFile,
-    to: Annotated[str, option("npz or png", "--to")],
+    to: Annotated[str, option("npz, png, or imagefolder: png with a card for the common hubs", "--to")],
     output: Annotated[Path | None, option("the file or the folder  [default: SET.npz, or SET]", "--output", "-o")] = None,
     test: Annotated[bool | None, option("with test images, so that dclib can read it  [default: npz]")] = None,
     dataset: opt.TestData = "",
@@ -223,7 +280,8 @@ def export(
 ) -> None:
     """Write a set for other programs: an .npz, or PNG files.
 
-    Images are in data colours, what lies outside of them clamped; the .npz has the exact values as well.
+    Images are in data colours, what lies outside of them clamped; the .npz has the exact values as well. `imagefolder` is the PNG
+    files with README.md, the card of a data set.
     """
     from ..results import CondensedSet
     from ..results import export as forms
@@ -238,6 +296,39 @@ def export(
     if share := forms.clamped(made):
         exact = "; `images` in it has them as they are" if to == "npz" else ""
         print(f"{share:.1f} % of the values lie outside of the data's colours and are clamped{exact}")
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="what torch.save wrote, an .npz, or a folder of pictures by class")],
+    dataset: Annotated[str, option(f"what it stands for: {opt.DATASET}")],
+    output: opt.Output,
+    labels: Annotated[Path | None, option("the file of the labels, where FILE has images alone")] = None,
+    index: Annotated[int, option("which experiment, where FILE has several: 0, 1, …")] = 0,
+    pixels: Annotated[str, option("standardised, unit (in [0, 1]), bytes (0 to 255), or auto, by their range")] = "auto",
+    mean: Annotated[str, option("by which pixels were standardised, by channel, as 0.5,0.5,0.5  [default: the data set's]")] = "",
+    std: Annotated[str, option("likewise")] = "",
+    logits: Annotated[bool, option("the labels are logits", "--logits")] = False,
+    factor: Annotated[int, option("each image holds factor × factor smaller ones, as IDC's do")] = 1,
+    force: opt.Force = False,
+) -> None:
+    """Read a set that others published; no code of its file is run."""
+    if output.exists() and not force:
+        raise FileError(f"{output} exists: choose another name, or replace it with --force")
+    check_writable(output)
+    how = dict(labels=labels, index=index, pixels=pixels, logits=logits, factor=factor)
+    made = api.import_set(file, dataset, mean=_floats("mean", mean), std=_floats("std", std), **how)
+    made.save(output)
+    found, (_, channels, height, width) = made.about["imported"], made.images.shape
+    print(f"{output} is made ({len(made.labels)} images of {dataset}, {channels}×{height}×{width}; {found['form']})")
+    print(f"pixels: {found['pixels']}\nlabels: {found['labels']}")
+
+
+def _floats(name: str, text: str) -> list[float] | None:
+    """Numbers with commas between, or None where there is no text."""
+    try:
+        return [float(part) for part in text.split(",")] if text else None
+    except ValueError:
+        raise SpecError(f"{name} is {text!r}: give a number for each channel, as 0.5,0.5,0.5") from None
 
 
 def _test_images(made: Any, dataset: str, other_data: bool) -> Any:

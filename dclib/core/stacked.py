@@ -22,6 +22,7 @@ from . import engine as engines
 from .augment import augment_each
 
 TOGETHER = 20  # networks trained at once
+Labels = Int[Tensor, "k n"] | Float[Tensor, "k n classes"]  # of each network's images: classes, or soft labels
 STOPPED = "stopped while training; finished networks are recorded and the same command goes on from there"
 
 
@@ -64,7 +65,7 @@ def _stacked(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
 def train_together(
     networks: Sequence[nn.Module],
     images: Float[Tensor, "k n c h w"],
-    labels: Int[Tensor, "k n"],
+    labels: Labels,
     hyper: Training,
     rates: Sequence[float],
     *,
@@ -77,7 +78,7 @@ def train_together(
     Args:
         networks: with fresh weights, on the images' device.
         images: normalised, the set of each network.
-        labels: their classes.
+        labels: their classes, or their soft labels.
         hyper: resolved hyper-parameters of stage T.
         rates: the learning rate of each epoch.
         seeds: of each network's shuffling and augmentation.
@@ -99,10 +100,10 @@ def train_together(
 
 
 def _batches(
-    images: Float[Tensor, "k n c h w"], labels: Int[Tensor, "k n"], hyper: Training, draws: Sequence[tuple[Generator, Generator]]
-) -> Iterator[tuple[Float[Tensor, "k b c h w"], Int[Tensor, "k b"]]]:
+    images: Float[Tensor, "k n c h w"], labels: Labels, hyper: Training, draws: Sequence[tuple[Generator, Generator]]
+) -> Iterator[tuple[Float[Tensor, "k b c h w"], Tensor]]:
     """One epoch: each network's batches, drawn and augmented as `train.train` does it for that network."""
-    k, n = labels.shape
+    k, n = labels.shape[:2]
     whole, own = torch.arange(n).expand(k, n), torch.arange(k, device=images.device)[:, None]
     order = whole if n <= hyper.batch else torch.stack([torch.randperm(n, generator=shuffle) for shuffle, _ in draws])
     for part in order.to(images.device).split(hyper.batch, 1):
@@ -127,7 +128,7 @@ class Descent:
         self.steps: dict[tuple[int, float], tuple[Tensor, Tensor, Callable[[], None]]] = {}
         self.rate: float | None = None
 
-    def __call__(self, rate: float, x: Float[Tensor, "k b c h w"], y: Int[Tensor, "k b"]) -> None:
+    def __call__(self, rate: float, x: Float[Tensor, "k b c h w"], y: Int[Tensor, "k b"] | Float[Tensor, "k b classes"]) -> None:
         """Do one step on each network's own batch."""
         if rate != self.rate:
             torch._foreach_zero_(self.momenta)
@@ -145,7 +146,7 @@ class Descent:
         h, parameters = self.hyper, self.stack.parameters
 
         def step() -> None:
-            losses = F.cross_entropy(self.stack(x).flatten(0, 1), y.flatten(), reduction="none").view(y.shape).mean(1)
+            losses = F.cross_entropy(self.stack(x).flatten(0, 1), y.flatten(0, 1), reduction="none").view(y.shape[:2]).mean(1)
             gradients = torch.autograd.grad(losses.sum(), parameters)
             engines.descend(parameters, self.momenta, gradients, rate, h.momentum, h.weight_decay)
 

@@ -21,7 +21,8 @@ from . import lanes, networks, trial
 from .augment import augment
 from .stacked import STOPPED, TOGETHER, train_together
 
-Small = tuple[Float[Tensor, "n c h w"], Int[Tensor, " n"]]  # a set: normalised images and their classes
+Labels = Int[Tensor, " n"] | Float[Tensor, "n classes"]  # classes, or soft labels: the probability of each class
+Small = tuple[Float[Tensor, "n c h w"], Labels]  # a set: normalised images and their labels
 Tested = tuple[int, float, float]  # a network's seed, its accuracy in percent, its seconds
 TEST_BATCH = {"cpu": 25, "cuda": 2500}  # images tested at a time; on a CPU so few that feature maps stay in the cache
 
@@ -38,7 +39,7 @@ def schedule(hyper: Training) -> list[float]:
 def train(
     network: nn.Module,
     images: Float[Tensor, "n c h w"],
-    labels: Int[Tensor, " n"],
+    labels: Labels,
     hyper: Training,
     *,
     seed: int,
@@ -50,7 +51,7 @@ def train(
     Args:
         network: with fresh weights, on the images' device.
         images: normalised.
-        labels: their classes.
+        labels: their classes, or their soft labels.
         hyper: resolved hyper-parameters of stage T.
         seed: of shuffling and augmentation.
         forward: a compiled form of the network, if there is one.
@@ -102,7 +103,7 @@ def work(hyper: Training, networks: int, images: int) -> int:
 
 def evaluate(
     images: Float[Tensor, "*each n c h w"],
-    labels: Int[Tensor, "*each n"],
+    labels: Int[Tensor, "*each n"] | Float[Tensor, "*each n classes"],
     dataset: Dataset,
     hyper: Training,
     *,
@@ -117,7 +118,7 @@ def evaluate(
 
     Args:
         images: of one set for all seeds, or of one set for each, stacked; normalised as the data set's.
-        labels: their classes.
+        labels: their classes, or their soft labels.
         dataset: whose test images are classified.
         hyper: the hyper-parameters of stage T.
         seeds: one for each network.
@@ -141,8 +142,9 @@ def evaluate(
         raise DataError(f"the set's images have shape {ours} and those of {dataset.name} {theirs}")
     trial.check(h.network, dataset, h.precision)
     x, y = images.to(where, engines.dtype(h.precision)), labels.to(where)
+    y = y.to(x.dtype) if y.is_floating_point() else y
     small = list(zip(x, y, strict=True)) if x.ndim == 5 else [(x, y)] * len(seeds)
-    chosen = engines.choose(engine, where, work(h, len(seeds), labels.shape[-1]))
+    chosen = engines.choose(engine, where, work(h, len(seeds), images.shape[-4]))
     with engines.arithmetic(h.precision, where):
         given, accuracies = (small, dataset.to(where), h, seeds, should_stop), []
         beside = lanes.count(where) if (len(seeds) > 1 if several is None else several) else 1

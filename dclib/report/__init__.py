@@ -10,6 +10,7 @@ from ..results.outcomes import title, varying
 from .comparison import comparison_table, records_list
 from .downloads import csv_link, set_links
 from .figures import Picture, image_grid, image_grids, image_rows, new_figure, nothing, plain, save_grid
+from .judgement import judged_table
 from .plots import dot_plot, heatmap
 from .sentences import agreement_sentence, budget, cost_sentence, facts, images_of, missing_sentence
 from .tables import (
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ERRORS", "Numbered", "Picture", "agreement_sentence", "budget", "comparison_table", "cost_sentence", "counts", "csv_link",
-    "dot_plot", "facts", "heatmap", "image_grid", "image_grids", "image_rows", "images_of", "list_table", "listing",
+    "dot_plot", "facts", "heatmap", "image_grid", "image_grids", "image_rows", "images_of", "judged_table", "list_table", "listing",
     "matrix_table", "means_table", "missing_sentence", "new_figure", "nothing", "number", "numbered_table", "pipe_table",
     "plain", "recorded_rows", "recorded_sets", "records_list", "save_grid", "set_links", "signed", "title",
 ]  # fmt: skip

@@ -1,6 +1,6 @@
-"""A condensed set in the forms that other programs read: an .npz of arrays, or a folder of PNG files.
+"""A condensed set in the forms that other programs read: an .npz of arrays, or a folder of PNG files, with a card or without.
 
-Both hold the images in data colours: values are clamped to [0, 1] and rounded to 256 steps. The .npz has the exact values, too.
+All hold the images in data colours: values are clamped to [0, 1] and rounded to 256 steps. The .npz has the exact values, too.
 Neither takes dclib to read. With test images added, dclib reads either as a data set.
 """
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import DataError, FileError
 from ..support.files import write_atomic
+from .card import card
 
 
 class Tested(NamedTuple):
@@ -33,7 +34,8 @@ def to_npz(made: Any, path: Path | str, tested: Tested | None = None) -> None:
 
     It holds `x_train` (uint8, data colours) and `y_train`, with `x_test` and `y_test` if they are given; and, exactly as
     learned, `images` (float32, (n, channels, height, width), normalised), `mean` and `std`: images · std + mean lies in [0, 1]
-    where nothing is clamped. `class_names` are text. A set of Dataset Distillation has `order` and `rates` as well.
+    where nothing is clamped. `class_names` are text. A set of Dataset Distillation has `order` and `rates` as
+    well, one with soft labels `soft`.
 
     Raises:
         FileError: the place cannot be written.
@@ -41,7 +43,7 @@ def to_npz(made: Any, path: Path | str, tested: Tested | None = None) -> None:
     arrays = {"x_train": made.pixels(), "y_train": made.labels}
     if tested is not None:
         arrays |= {"x_test": tested.x, "y_test": tested.y}
-    exact = ("images", "mean", "std", "class_names", "order", "rates")
+    exact = ("images", "mean", "std", "class_names", "order", "rates", "soft")
     arrays |= {name: np.array(value) for name in exact if (value := getattr(made, name)) is not None}
     file = BytesIO()
     np.savez_compressed(file, **arrays)
@@ -74,7 +76,17 @@ def to_png(made: Any, folder: Path | str, tested: Tested | None = None) -> None:
     write_atomic(folder / "labels.csv", table.getvalue().encode())
 
 
-FORMS = {"npz": to_npz, "png": to_png}
+def to_imagefolder(made: Any, folder: Path | str, tested: Tested | None = None) -> None:
+    """Write the same as `to_png`, and README.md, the card by which the common hubs show and load the folder.
+
+    Raises:
+        FileError, DataError: as for `to_png`.
+    """
+    to_png(made, folder, tested)
+    write_atomic(Path(folder) / "README.md", card(made, tested is not None, clamped(made)).encode())
+
+
+FORMS = {"npz": to_npz, "png": to_png, "imagefolder": to_imagefolder}
 
 
 def class_folder(names: tuple[str, ...], label: int) -> str:

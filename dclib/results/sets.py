@@ -20,8 +20,8 @@ from ..support.files import array_checksum, write_atomic
 from ..support.kinds import CHECKPOINT, NPZ, OTHER, SET, TORCH, kind_of
 
 Given = Any  # what becomes a NumPy array or a tuple when a set is made
-TENSORS = {"images": np.float32, "labels": np.int64, "order": np.int64, "rates": np.float32}
-OPTIONAL = ("order", "rates")  # there where a set has steps
+TENSORS = {"images": np.float32, "labels": np.int64, "order": np.int64, "rates": np.float32, "soft": np.float32}
+OPTIONAL = ("order", "rates", "soft")  # there where a set has steps, or soft labels
 BY_HAND = "make a set of its images in Python, with `dclib.CondensedSet(images, labels, …).save(FILE)`"
 USES = {
     NPZ: "name the set that it was exported from; as a data set, `dclib condense` takes it where it has test images",
@@ -59,6 +59,7 @@ class CondensedSet:
         order: int64 (steps, images of a step): the images that each step of training is to see; None where any order will do.
         rates: float32 (steps,): the learning rate of each of these steps.
         factor: each image holds factor × factor smaller ones of its class, which are enlarged to train on (see `enlarged`).
+        soft: float32 (n, classes), soft labels: the probability of each class, by which networks are trained in place of `labels`.
 
     Raises:
         DataError: they do not make a set; says which does not fit.
@@ -75,6 +76,7 @@ class CondensedSet:
     order: Given = None
     rates: Given = None
     factor: int = 1
+    soft: Given = None
 
     def __post_init__(self) -> None:
         for name, dtype in TENSORS.items():
@@ -84,6 +86,7 @@ class CondensedSet:
         self._check_names()
         self._check_arrays()
         self._check_steps()
+        self._check_soft()
 
     @property
     def ipc(self) -> int:
@@ -92,7 +95,7 @@ class CondensedSet:
 
     @property
     def hash(self) -> str:
-        """16 hexadecimal digits of a SHA-256 over images and labels, and over order, rates and factor where there are any."""
+        """16 hexadecimal digits of a SHA-256 over images and labels, and over order, rates, soft and factor where there are any."""
         factor = [str(self.factor).encode()] if self.factor > 1 else []
         return hashlib.sha256(b"".join([*(array.tobytes() for array in self._tensors().values()), *factor])).hexdigest()[:16]
 
@@ -129,25 +132,27 @@ class CondensedSet:
 
         from ..core.formation import enlarge
 
-        images = enlarge(torch.from_numpy(self.images), self.factor)
-        return dataclasses.replace(self, images=images, labels=self.labels.repeat(self.factor**2), factor=1)
+        images, many = enlarge(torch.from_numpy(self.images), self.factor), self.factor**2
+        soft = None if self.soft is None else self.soft.repeat(many, axis=0)
+        return dataclasses.replace(self, images=images, labels=self.labels.repeat(many), factor=1, soft=soft)
 
     def as_dataset(self) -> Any:
         """The set for any PyTorch training loop: a `TensorDataset` of images, normalised and enlarged, and labels.
 
-        Test images must be normalised with the set's `mean` and `std`. Of a set of Dataset Distillation it leaves out the steps.
+        Soft labels stand in place of the labels; `cross_entropy` takes either. Test images must be normalised with the set's `mean` and `std`. Of a set of Dataset Distillation it leaves out the steps.
         """
         import torch
 
         seen = self.enlarged()
-        return torch.utils.data.TensorDataset(torch.from_numpy(seen.images), torch.from_numpy(seen.labels))
+        labels = seen.labels if seen.soft is None else seen.soft
+        return torch.utils.data.TensorDataset(torch.from_numpy(seen.images), torch.from_numpy(labels))
 
     def export(self, path: Path | str, to: str = "npz", tested: Any = None) -> None:
         """Write the set for other programs, in data colours and with each image enlarged.
 
         Args:
             path: the file, or the folder.
-            to: "npz", or "png": a file for each image.
+            to: "npz"; "png", a file for each image; or "imagefolder", the same with a card for the common hubs.
             tested: test images (`results.export.Tested`), with which dclib can read what is written as a data set.
 
         Raises:
@@ -192,7 +197,7 @@ class CondensedSet:
                 text, crc = file.metadata()["dclib"], file.metadata().get("crc")
                 images, labels = file.get_tensor("images"), file.get_tensor("labels")
                 images = images.astype(np.float32) if images.dtype == np.float16 else images
-                steps = {name: file.get_tensor(name) for name in sorted(file.keys()) if name in ("order", "rates")}
+                steps = {name: file.get_tensor(name) for name in sorted(file.keys()) if name in OPTIONAL}
             about = json.loads(text)
             names, mean, std = (tuple(about[name]) for name in ("class_names", "mean", "std"))
             steps |= {"factor": about.get("factor", 1)}
@@ -245,6 +250,16 @@ class CondensedSet:
             raise DataError(f"a set's steps see images other than its {len(self.labels)}: number them from 0")
         if not (np.isfinite(self.rates).all() and self.rates.min() > 0):
             raise DataError("a set's rates are no positive numbers: give one above 0 for each step")
+
+    def _check_soft(self) -> None:
+        """Refuse soft labels that are no probabilities."""
+        if self.soft is None:
+            return
+        if self.soft.shape != (len(self.labels), len(self.class_names)):
+            shape = f"{self.soft.shape} for {len(self.labels)} images and {len(self.class_names)} classes"
+            raise DataError(f"a set's soft labels have the shape {shape}: give a probability of each class for each image")
+        if not (np.isfinite(self.soft).all() and self.soft.min() >= 0 and np.allclose(self.soft.sum(1), 1, atol=1e-3)):
+            raise DataError("a set's soft labels are no probabilities: give numbers of at least 0 that add up to 1 for each image")
 
 
 def _array(name: str, given: Any, dtype: type) -> np.ndarray | None:
