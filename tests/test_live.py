@@ -82,7 +82,8 @@ def test_gradients_are_pytorchs(pair, images, javascript, fast):
     loss = F.cross_entropy(network(images), torch.arange(10))
     loss.backward()
     expected = ours({name: p.grad for name, p in network.named_parameters()})
-    body = MAKE + "const loss = network.gradients(x, labels); return [loss, network.parameters.map(p => [...p.gradient]), network.fast];"
+    body = MAKE + """const loss = network.gradients(x, labels);
+        return [loss, network.parameters.map(p => [...p.gradient]), network.fast];"""
     found, gradients, used = javascript(body, fast=fast, **given)
     assert used == fast
     assert found == pytest.approx(loss.item(), rel=1e-5)
