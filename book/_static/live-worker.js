@@ -133,6 +133,8 @@ function rotate(image, mean, degrees) {  // about the centre, by cubic splines; 
   });
 }
 
+const augmenting = seed => generator(seed + 2 ** 16);  // another than the weights'
+
 function augment(images, random) {  // one of the three for each image
   const whole = n => Math.floor(n * random()), mean = images.flatMap(x => [...x]).reduce((sum, x) => sum + x, 0) / images.length / SIDE ** 2;
   return images.map(image => [
@@ -308,7 +310,7 @@ if (typeof WorkerGlobalScope === "function") {
   let network = null;
 
   async function train({images, labels, test, answers, width, epochs, seed, augmented}) {
-    const random = augmented ? generator(seed + 2 ** 16) : null, tests = Math.ceil(epochs / 15);
+    const random = augmented ? augmenting(seed) : null, tests = Math.ceil(epochs / 15);
     network = new Network(width, seed);
     for (let epoch = 0, shown = 0; epoch <= epochs; epoch++) {
       const loss = network.epoch(epoch, epochs, images, labels, random);
