@@ -1,9 +1,10 @@
-"""Measures what the page `live` shows: `live.py mnist`, `live.py fashionmnist`; some minutes each. Needs node (Debian: `apt install nodejs`).
+"""Measures what the page `live` shows: `live.py mnist`, `live.py fashionmnist`; some minutes each.
 
-The page's own trainer, in node in place of a browser, trains networks on the ten learned images (the recorded set of seed 0 by the
-recipe `fast`) and on the recorded sets of ten random real images, a set for each seed, and tests them on all test images.
-A line of results/live.jsonl has the numbers (of several lines for a data set the last counts). book/_static/live-NAME.png has the
-real images that the page shows, each row one image of every class: the random sets, then the test images, drawn at random.
+It needs node (Debian: `apt install nodejs`). The page's own trainer, in node in place of a browser, trains networks on the ten learned
+images (the recorded set of seed 0 by the recipe `fast`) and on the recorded sets of ten random real images, a set for each seed, and
+tests them on all test images. A line of results/live.jsonl has the numbers (of several lines for a data set the last counts).
+book/_static/live-NAME.png has the real images that the page shows, each row one image of every class: the random sets, then the
+test images, drawn at random.
 """
 
 import hashlib
@@ -75,8 +76,8 @@ def main(name: str) -> None:
     write_atomic(STATIC / f"live-{name}.png", picture.getvalue())
     line = {"dataset": name, "data_hash": dataset.hash, "classes": dataset.class_names, "key": made.key, "set_hash": made.hash}
     line |= {"random": [record["key"] for record in recorded], "tests": shown.tolist(), "width": WIDTH, "epochs": EPOCHS}
-    line |= {"augment": training.augment, "accuracies": {"learned": learned, "random": real}, "seconds": [round(s, 1) for s in seconds]}
-    line |= {"picture": hashlib.sha256(picture.getvalue()).hexdigest()}
+    line |= {"augment": training.augment, "accuracies": {"learned": learned, "random": real}}
+    line |= {"seconds": [round(s, 1) for s in seconds], "picture": hashlib.sha256(picture.getvalue()).hexdigest()}
     line |= provenance(started, "cpu", "javascript")
     append_line(Store().root / "live.jsonl", json.dumps(line, sort_keys=True))
 

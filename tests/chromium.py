@@ -65,8 +65,7 @@ class Chromium:
         self._tabs[tab.session] = tab
         for domain in ("Page", "Runtime", "Network", "Log"):
             tab.call(f"{domain}.enable")
-        size = dict(width=width, height=height, deviceScaleFactor=1, mobile=False)
-        tab.call("Emulation.setDeviceMetricsOverride", **size)
+        tab.resize(width, height)
         tab.call("Emulation.setEmulatedMedia", features=[{"name": k.replace("_", "-"), "value": v} for k, v in media.items()])
         tab.call("Page.navigate", url=address)
         tab.until("document.readyState === 'complete' && location.href !== 'about:blank'")
@@ -112,6 +111,11 @@ class Tab:
         """Give a command of the DevTools protocol to this page."""
         return self._chromium.call(method, self.session, **parameters)
 
+    def resize(self, width: int, height: int) -> None:
+        """Make the screen so large, in pixels."""
+        self.size = width, height
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
     def hear(self, method: str, told: dict[str, Any]) -> None:
         """Note an event."""
         if method == "Network.requestWillBeSent":
@@ -131,14 +135,13 @@ class Tab:
             raise RuntimeError(details.get("exception", {}).get("description", details["text"]))
         return done["result"].get("value")
 
-    def until(self, script: str, seconds: float = ANSWER) -> Any:
-        """Wait until an expression is true and return its value."""
+    def until(self, script: str, seconds: float = ANSWER) -> None:
+        """Wait until an expression is true."""
         deadline = time.monotonic() + seconds
-        while not (value := self.run(script)):
+        while not self.run(f"!!({script})"):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"not true after {seconds} seconds: {script}")
             time.sleep(0.05)
-        return value
 
     def press(self, key: str) -> None:
         """Press a key of `KEYS` and release it."""
@@ -154,6 +157,7 @@ class Tab:
 
     def screenshot(self, path: Path) -> None:
         """Write a picture of the whole page."""
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = dict(x=0, y=0, width=size["width"], height=size["height"], scale=1)
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)["data"]))
+        old, whole = self.size, self.call("Page.getLayoutMetrics")["cssContentSize"]
+        self.resize(old[0], whole["height"])
+        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
+        self.resize(*old)

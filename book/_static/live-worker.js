@@ -316,7 +316,7 @@ if (typeof WorkerGlobalScope === "function") {
       const loss = network.epoch(epoch, epochs, images, labels, random);
       const accuracy = epoch % tests === 0 || epoch === epochs ? network.accuracy(test, answers) : null;
       if (accuracy === null && performance.now() - shown < 50) continue;
-      postMessage({epoch, loss, accuracy, done: epoch === epochs});
+      postMessage({epoch, loss, accuracy, done: epoch === epochs, fast: network.fast});
       shown = performance.now();
       await new Promise(next => setTimeout(next));  // for questions in between
     }
