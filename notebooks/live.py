@@ -3,8 +3,8 @@
 It needs node (Debian: `apt install nodejs`). The page's own trainer, in node in place of a browser, trains networks on the ten
 learned images (the recorded set of seed 0 by the recipe `fast`) and on the recorded sets of ten random real images, a set for each
 seed, and tests them on all test images. A line of results/live.jsonl has the numbers (of several lines for a data set the last
-counts). book/_static/live-NAME.png has the real images that the page shows, each row one image of every class: the random sets, then
-the test images, drawn at random.
+counts). book/_static/live-NAME.png has the real images that the page shows, each row one image of every class: the random sets,
+then the test images, drawn at random.
 """
 
 import hashlib
