@@ -3,12 +3,13 @@
 import hashlib
 import json
 import re
-import subprocess
+import time
 from pathlib import Path
 
 import bookcheck
 import numpy as np
 import pytest
+from chromium import Chromium
 from pages import shown
 from PIL import Image
 
@@ -18,34 +19,11 @@ from dclib.spec import MakeSet, TrainNetworks, variants
 ROOT = Path(__file__).resolve().parents[1]
 DATASETS = ("mnist", "cifar10")
 each = pytest.mark.parametrize("dataset", DATASETS)
-DRIVE = """<pre id="told"></pre><script>addEventListener("load", async () => {
-  const wait = time => new Promise(done => setTimeout(done, time)), told = [];
-  const find = what => document.querySelector(".emergence " + what), range = find("input[type=range]");
-  const bright = () => {
-    const {width, height} = find("canvas"), pixels = find("canvas").getContext("2d").getImageData(0, 0, width, height).data;
-    return pixels.reduce((sum, x) => sum + x, 0) / pixels.length;
-  };
-  const numbers = [...document.querySelectorAll(".emergence .curves b")];
-  const tell = () => told.push([+range.value, find(".step").textContent, ...numbers.map(b => b.textContent), bright()]);
-  await wait(2000);
-  tell();
-  range.value = 0;
-  range.dispatchEvent(new Event("input"));
-  tell();
-  range.dispatchEvent(new KeyboardEvent("keydown", {key: " "}));
-  await wait(1000);
-  find("button").click();
-  tell();
-  await wait(1000);
-  tell();
-  document.querySelectorAll(".emergence input[type=radio]")[1].click();
-  range.value = 0;
-  range.dispatchEvent(new Event("input"));
-  find("button").click();
-  await wait(60000);
-  tell();
-  document.getElementById("told").textContent = JSON.stringify(told);
-})</script>"""
+BRIGHTNESS = """(() => {
+  const canvas = document.querySelector(".emergence canvas"), {width, height} = canvas;
+  const pixels = canvas.getContext("2d").getImageData(0, 0, width, height).data;
+  return pixels.reduce((sum, x) => sum + x, 0) / pixels.length;
+})()"""
 
 
 def record(dataset):
@@ -106,22 +84,41 @@ def test_it_has_a_slider_a_button_and_strips_for_a_browser_without_scripts(figur
 @pytest.mark.slow
 @pytest.mark.skipif(bookcheck.browser() is None, reason="no Chromium is installed")
 def test_slider_space_button_and_choice_move_it(figure, tmp_path):
-    page = tmp_path / "page.html"
-    page.write_text(f"<!doctype html><meta charset=utf-8>{figure}{DRIVE}")
-    flags = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
-    command = [bookcheck.browser(), *flags, "--virtual-time-budget=120000", page.as_uri()]
-    dumped = subprocess.run(command, capture_output=True, text=True, timeout=300).stdout
-    told = re.search(r'<pre id="told">(.*?)</pre>', dumped, re.S)[1]
-    end, start, playing, paused, other = json.loads(told)
-    first, second = map(record, DATASETS)
+    page, first, second = tmp_path / "page.html", *map(record, DATASETS)
+    page.write_text(f"<!doctype html><meta charset=utf-8>{figure}")
     last = len(first["k"]) - 1
-    assert end[:2] == [last, f"k = {first['k'][-1]} of {first['k'][-1]}"]
-    assert end[2:4] == [f"{first['losses'][-1]:,.0f}", f"{first['accuracies'][-1]:.1f} %"]
-    assert start[:4] == [0, f"k = 0 of {first['k'][-1]}", f"{first['losses'][0]:,.0f}", f"{first['accuracies'][0]:.1f} %"]
-    assert start[4] != end[4], "other images"
-    assert 0 < playing[0] < last
-    assert paused == playing
-    assert other[:4] == [len(second["k"]) - 1, end[1], f"{second['losses'][-1]:,.0f}", f"{second['accuracies'][-1]:.1f} %"]
+
+    def said(found, i):  # what the figure shows at its i-th step
+        k = f"k = {found['k'][i]} of {found['k'][-1]}"
+        losses, accuracies = found["losses"], found["accuracies"]
+        return [i % len(found["k"]), k, f"{losses[min(found['k'][i], len(losses) - 1)]:,.0f}", f"{accuracies[i]:.1f} %"]
+
+    with Chromium(bookcheck.browser(), tmp_path / "profile") as chromium:
+        tab = chromium.open(page.as_uri())
+        tell = """[+range.value, document.querySelector(".emergence .step").textContent,
+            ...[...document.querySelectorAll(".emergence .curves b")].map(b => b.textContent)]"""
+        tab.run(
+            'const range = document.querySelector(".emergence input[type=range]"), button = document.querySelector("button"), '
+            'start = () => { range.value = 0; range.dispatchEvent(new Event("input")); range.focus(); }'
+        )
+        tab.until('!document.querySelector(".emergence .live").hidden && range.max > 0')
+        assert tab.run(tell) == said(first, -1)
+        learned = tab.run(BRIGHTNESS)
+        tab.run("start()")
+        assert tab.run(tell) == said(first, 0)
+        assert tab.run(BRIGHTNESS) != learned
+        tab.press(" ")
+        tab.until("range.value >= 2")
+        tab.run("button.click()")
+        paused = tab.run(tell)
+        assert 2 <= paused[0] < last
+        time.sleep(1)  # more than two of its steps
+        assert tab.run(tell) == paused
+        tab.run('document.querySelectorAll(".emergence input[type=radio]")[1].click()')
+        tab.run("start(), button.click()")
+        tab.until("range.value === range.max")
+        assert tab.run(tell) == said(second, -1)
+        assert not tab.problems
 
 
 @pytest.mark.book
