@@ -5,6 +5,7 @@ Each checks what it was asked before it loads what computes.
 
 import glob
 import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,6 +27,7 @@ EXAMPLES = {
         "dclib condense mnist --ipc 10 --network ConvNet:norm=batch -o set.safetensors",
         "dclib condense path/to/folder --image-size 32 --init real -o set.safetensors",
         "dclib condense path/to/folder+onblack --image-size 32 -o set.safetensors",
+        'dclib condense path/to/classes --hold-out 0.2 --classes "cat dog" --image-size 32 -o set.safetensors',
     ),
     "train": examples(
         "dclib train set.safetensors --network LeNet --networks 5", "dclib train set.safetensors --augment crop+flip"
@@ -45,6 +47,8 @@ def condense(
     output: opt.Output,
     recipe: Annotated[str, option(RECIPE)] = "paper",
     image_size: opt.Size = 0,
+    classes: opt.Classes = "",
+    hold_out: opt.HoldOut = 0.0,
     storage: Annotated[str, option("float16 rounds the images, so that the file is half as large")] = MakeSet.storage,
     seed: opt.Seed = 0,
     device: opt.Device = "auto",
@@ -64,9 +68,7 @@ def condense(
     for name, steps in {"snapshots": snapshots, "evaluate_every": evaluate_every}.items():
         if steps < 0:
             raise SpecError(f"{name} must be a whole number of at least 0, not {steps}")
-    from ..data.sources import spelled
-
-    run = MakeSet(spelled(dataset), "condense", seed, parameters, image_size, storage=storage)
+    run = MakeSet(opt.source(dataset, classes, hold_out), "condense", seed, parameters, image_size, storage=storage)
 
     def looks(dataset: Any, device: str) -> list[Any]:
         from ..run import callbacks
@@ -105,6 +107,8 @@ def _make(
     checkpoint = output.with_name(f"{output.name}.checkpoint")
     with ranks.joined(device) as (me, device):
         dataset = load_of(run)  # before signals are caught, so that Ctrl-C ends a download at once
+        for line in dataset.understood if me.rank == 0 else ():
+            print(f"{dataset.name}: {line}", file=sys.stderr)
         there = me.share(me.rank == 0 and not force and _is_there(run, output, dataset))
         if not there:
             with stopping() as should_stop:
@@ -198,6 +202,8 @@ def select(
     network: opt.Network_ = "",
     epochs: Annotated[int, option("of the network's training on the whole set, by which images are chosen; 0: ten")] = 0,
     image_size: opt.Size = 0,
+    classes: opt.Classes = "",
+    hold_out: opt.HoldOut = 0.0,
     seed: opt.Seed = 0,
     device: opt.Device = "auto",
     engine: opt.Engine = "auto",
@@ -207,9 +213,7 @@ def select(
 
     If it is stopped, even killed, the same command continues from OUTPUT.checkpoint to the same images.
     """
-    from ..data.sources import spelled
-
-    run = variants.selection(spelled(dataset), method, ipc, network, epochs, seed, image_size)
+    run = variants.selection(opt.source(dataset, classes, hold_out), method, ipc, network, epochs, seed, image_size)
     _make(run, output, device, engine, force)
 
 
