@@ -19,6 +19,7 @@ from .options import (
     Engine,
     HoldOut,
     Ipc,
+    Limit,
     Networks,
     Preset_,
     Results,
@@ -58,7 +59,7 @@ def run(
     device: Device = "auto",
     engine: Engine = "auto",
     results: Results = None,
-    limit: Annotated[str, option("stop after 90s, 8m or 2h, at a point from which the same command goes on", "--for")] = "",
+    limit: Limit = "",
     workers: Annotated[int | None, option("so many processes on this machine, each with its share of the cores")] = None,
     cluster: Annotated[str | None, option("a Dask scheduler's address, as tcp://host:8786: its workers compute")] = None,
 ) -> None:
@@ -201,7 +202,7 @@ def data(
     classes: Classes = "",
     hold_out: HoldOut = 0.0,
 ) -> None:
-    """List the data sets, and how to get those not here; or tell how one of them, or your own, is understood."""
+    """List the data sets, or tell how one is understood."""
     from ..data.formats import ARRAYS
     from ..data.sources import available, data_root
 

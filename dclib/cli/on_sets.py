@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from .. import api
 from ..errors import DataError, FileError, Interrupted, SpecError, one_of
 from ..spec import Condensation, MakeSet, Network, Training, variants
-from ..support.console import say, summary
+from ..support.console import say, seconds, summary
 from ..support.files import PICTURES, check_writable
 from ..support.progress import stopping
 from . import options as opt
@@ -55,6 +55,7 @@ def condense(
     engine: opt.Engine = "auto",
     snapshots: Annotated[int, option("write a picture to OUTPUT.snapshots/ after each so many outer steps; 0: none")] = 0,
     evaluate_every: Annotated[int, option("test a network trained on the set so far after each so many; 0: never")] = 0,
+    limit: opt.Limit = "",
     force: opt.Force = False,
     **hyper: Any,
 ) -> None:
@@ -64,22 +65,23 @@ def condense(
     another K, unless η_S decays.
     """
     hyper = opt.given(hyper)
+    time_limit = seconds(limit) if limit else None
     network, parameters = Network.parse(hyper.get("network", "ConvNet")), variants.recipe(recipe, **hyper)
     for name, steps in {"snapshots": snapshots, "evaluate_every": evaluate_every}.items():
         if steps < 0:
             raise SpecError(f"{name} must be a whole number of at least 0, not {steps}")
     run = MakeSet(opt.source(dataset, classes, hold_out), "condense", seed, parameters, image_size, storage=storage)
 
-    def looks(dataset: Any, device: str) -> list[Any]:
+    def looks(dataset: Any, device: str, should_stop: Callable[[], bool]) -> list[Any]:
         from ..run import callbacks
 
-        tested = dict(device=device, engine="eager")
+        tested = dict(device=device, engine="eager", should_stop=should_stop)
         found = [callbacks.snapshots(run, dataset, Path(f"{output}.snapshots"), snapshots)] if snapshots else []
         if evaluate_every:  # the network as it was named, in neither stage's form
             found.append(callbacks.early_accuracy(run, network, dataset, evaluate_every, say, **tested))
         return found
 
-    if _make(run, output, device, engine, force, looks):
+    if _make(run, output, device, engine, force, looks, time_limit):
         file = shlex.quote(str(output))
         print(f"next: dclib show {file} -o {shlex.quote(str(output.with_suffix('.png')))}")
         print(f"      dclib train {file} --network {shlex.quote(hyper.get('network', 'ConvNet'))} --networks 5")
@@ -91,7 +93,8 @@ def _make(
     device: str,
     engine: str,
     force: bool,
-    looks: Callable[[Any, str], list[Any]] = lambda dataset, device: [],
+    looks: Callable[[Any, str, Callable[[], bool]], list[Any]] = lambda dataset, device, should_stop: [],
+    time_limit: float | None = None,
 ) -> bool:
     """Make a set's file unless it is there; stopped or killed, the same command continues from the checkpoint beside the file.
 
@@ -111,9 +114,9 @@ def _make(
             print(f"{dataset.name}: {line}", file=sys.stderr)
         there = me.share(me.rank == 0 and not force and _is_there(run, output, dataset))
         if not there:
-            with stopping() as should_stop:
+            with stopping(time_limit) as should_stop:
                 how = dict(engine=engine, checkpoint=checkpoint, should_stop=should_stop)
-                seen = looks(dataset, device) if me.rank == 0 else []
+                seen = looks(dataset, device, should_stop) if me.rank == 0 else []
                 made = make_set(run, dataset=dataset, looks=seen, device=device, ranks=me, **how)
                 if me.rank == 0:
                     made.save(output)

@@ -57,7 +57,7 @@ class Condenser(resume.Work):
         seed: of all random draws.
         engine: "eager", "compiled" or "captured" (see `engine.choose`).
         ranks: the processes that share the classes.
-        should_stop: asked before each inner step.
+        should_stop: asked before each inner step; by a single rank also before each class and each batch of the network.
 
     Attributes:
         images: S (classes, ipc, c, h, w), normalised.
@@ -78,13 +78,14 @@ class Condenser(resume.Work):
         self.hyper, self.engine, self.ranks, self.should_stop = hyper, engine, ranks, should_stop
         self.images = initial_images(dataset, hyper, seed, engines.dtype(hyper.precision)).to(dataset.x_train.device)
         self.velocity = torch.zeros_like(self.images)
-        self.inner = InnerStep(dataset, hyper, seed, self.images, engine, ranks)
+        check = self._check if ranks.count == 1 else lambda: None  # ranks stop together
+        self.inner = InnerStep(dataset, hyper, seed, self.images, engine, ranks, check)
 
     def step(self) -> float:
         """Do outer step k and return its loss.
 
         Raises:
-            Stopped: a rank was told to stop.
+            Stopped: a rank was told to stop; S and its velocity are as they were before the step.
             Diverged: an image became NaN or infinite.
         """
         inner, rate, losses = self.inner, self.hyper.image_rate(self.k), []
@@ -102,6 +103,10 @@ class Condenser(resume.Work):
         if not torch.isfinite(self.images).all():
             raise Diverged(f"the images became NaN or infinite in outer step {self.k + 1}: lower image_lr or network_lr")
         return float(torch.stack(losses).mean())
+
+    def _check(self) -> None:
+        if self.should_stop():
+            raise resume.Stopped
 
     def tensors(self) -> dict[str, Tensor]:
         """S and its velocity; every outer step draws a new network."""
@@ -145,7 +150,8 @@ def condense(
             shorter one.
         on_step: called with the state after each outer step.
         on_resume: called with the state that the checkpoint held.
-        should_stop: asked before each inner step; True saves the state after the last outer step and raises.
+        should_stop: asked before each inner step and, unless there are several ranks, before each class and each batch of the
+            network; True saves the state after the last outer step and raises.
         ranks: the processes that share the classes, from `ranks.joined`; the first of them reads and writes the checkpoint.
         longest: the largest K of the runs that share this checkpoint and differ only in K, or 0 if it belongs to this run alone.
             A shared checkpoint also keeps the final state, and is not used if it has more than K outer steps; one that belongs
