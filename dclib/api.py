@@ -27,6 +27,7 @@ def condense(
     storage: str = "float32",
     device: str = "auto",
     engine: str = "auto",
+    start: "str | Path | CondensedSet | None" = None,
     **given: Any,
 ) -> "CondensedSet":
     """Learn a small set of images by matching gradients (Algorithm 1), under a progress bar.
@@ -41,6 +42,8 @@ def condense(
         storage: "float16" rounds the images, so that a file is half as large.
         device: "auto", "cpu", "cuda" or "cuda:1".
         engine: "auto", "eager", "compiled" or "captured": how it is computed, not what.
+        start: a set, or its file, whose images the learned ones start from; if `ipc` is more than it has, the other images of
+            each class start as `init` says. The set that is made knows the hash of this one.
         given: hyper-parameters of `Condensation` by name, in place of the recipe's; `network` is text such as
             "ConvNet:width=64", an object such as `LeNet()`, or a class of your own.
 
@@ -51,10 +54,13 @@ def condense(
         raise SpecError(f"hyper-parameters are given twice, as hyper and as {', '.join(given)}: choose one way")
     name, data = _named(dataset, image_size)
     hyper = hyper.resolve() if hyper else variants.recipe(recipe, **given)
-    run = MakeSet(name, "condense", seed, hyper, image_size, storage=storage)
+    from .results import CondensedSet
+
+    first = start if start is None or isinstance(start, CondensedSet) else CondensedSet.load(start)
+    run = MakeSet(name, "condense", seed, hyper, image_size, storage=storage, start=first.hash if first else "")
     from .run.sets import make_set
 
-    return make_set(run, dataset=data, device=device, engine=engine)
+    return make_set(run, dataset=data, device=device, engine=engine, start=first)
 
 
 def train(

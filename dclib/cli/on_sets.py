@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from .. import api
 from ..errors import DataError, FileError, Interrupted, SpecError, one_of
-from ..spec import Condensation, MakeSet, Network, Training, variants
+from ..spec import Condensation, MakeSet, Network, Training, full, variants
 from ..support.console import say, seconds, summary
 from ..support.files import PICTURES, check_writable
 from ..support.progress import stopping
@@ -27,6 +27,7 @@ EXAMPLES = {
         "dclib condense mnist --ipc 10 --network ConvNet:norm=batch -o set.safetensors",
         "dclib condense path/to/folder --image-size 32 --init real -o set.safetensors",
         "dclib condense path/to/folder+onblack --image-size 32 -o set.safetensors",
+        "dclib condense mnist --ipc 10 --start set.safetensors --init real -o larger.safetensors",
         'dclib condense path/to/classes --hold-out 0.2 --classes "cat dog" --image-size 32 -o set.safetensors',
     ),
     "train": examples(
@@ -55,6 +56,10 @@ def condense(
     engine: opt.Engine = "auto",
     snapshots: Annotated[int, option("write a picture to OUTPUT.snapshots/ after each so many outer steps; 0: none")] = 0,
     evaluate_every: Annotated[int, option("test a network trained on the set so far after each so many; 0: never")] = 0,
+    start: Annotated[
+        Path | None, option("start from the images of this set; those of a class that it lacks, as --init says")
+    ] = None,
+    keep_state: Annotated[bool, option("keep OUTPUT.checkpoint at the end, from which a larger K goes on", "--keep-state")] = False,
     limit: opt.Limit = "",
     force: opt.Force = False,
     **hyper: Any,
@@ -62,15 +67,21 @@ def condense(
     """Learn a small set of images (Algorithm 1).
 
     If it is stopped, even killed, the same command continues from OUTPUT.checkpoint to the same images. So does a command with
-    another K, unless η_S decays.
+    another K, unless η_S decays; if the set was finished with --keep-state, one with a larger K replaces it.
     """
     hyper = opt.given(hyper)
+    if Path(given := hyper.get("init", "")).is_file():
+        raise SpecError(f"init is noise or real, not the file {given}: start from a set's images with --start {given}")
     time_limit = seconds(limit) if limit else None
     network, parameters = Network.parse(hyper.get("network", "ConvNet")), variants.recipe(recipe, **hyper)
     for name, steps in {"snapshots": snapshots, "evaluate_every": evaluate_every}.items():
         if steps < 0:
             raise SpecError(f"{name} must be a whole number of at least 0, not {steps}")
-    run = MakeSet(opt.source(dataset, classes, hold_out), "condense", seed, parameters, image_size, storage=storage)
+    from ..results import CondensedSet
+
+    first = CondensedSet.load(start) if start else None
+    made_from = dict(start=first.hash if first else "", storage=storage)
+    run = MakeSet(opt.source(dataset, classes, hold_out), "condense", seed, parameters, image_size, **made_from)
 
     def looks(dataset: Any, device: str, should_stop: Callable[[], bool]) -> list[Any]:
         from ..run import callbacks
@@ -81,7 +92,8 @@ def condense(
             found.append(callbacks.early_accuracy(run, network, dataset, evaluate_every, say, **tested))
         return found
 
-    if _make(run, output, device, engine, force, looks, time_limit):
+    more = dict(start=first) | (dict(longest=parameters.outer_steps) if keep_state else {})
+    if _make(run, output, device, engine, force, looks, time_limit, **more):
         file = shlex.quote(str(output))
         print(f"next: dclib show {file} -o {shlex.quote(str(output.with_suffix('.png')))}")
         print(f"      dclib train {file} --network {shlex.quote(hyper.get('network', 'ConvNet'))} --networks 5")
@@ -95,10 +107,12 @@ def _make(
     force: bool,
     looks: Callable[[Any, str, Callable[[], bool]], list[Any]] = lambda dataset, device, should_stop: [],
     time_limit: float | None = None,
+    **more: Any,
 ) -> bool:
     """Make a set's file unless it is there; stopped or killed, the same command continues from the checkpoint beside the file.
 
-    If `torchrun` has started several processes, the first writes, and returns True.
+    If `torchrun` has started several processes, the first writes, and returns True. `more` is for `make_set`; with `longest` the
+    checkpoint is kept.
     """
     if output.suffix.lower().removeprefix(".") in PICTURES:
         raise FileError(f"{output} is named as a picture and a set is none: name it {output.with_suffix('.safetensors')}")
@@ -112,24 +126,25 @@ def _make(
         dataset = load_of(run)  # before signals are caught, so that Ctrl-C ends a download at once
         for line in dataset.understood if me.rank == 0 else ():
             print(f"{dataset.name}: {line}", file=sys.stderr)
-        there = me.share(me.rank == 0 and not force and _is_there(run, output, dataset))
+        there = me.share(me.rank == 0 and not force and _is_there(run, output, dataset, checkpoint))
         if not there:
             with stopping(time_limit) as should_stop:
-                how = dict(engine=engine, checkpoint=checkpoint, should_stop=should_stop)
+                how = dict(engine=engine, checkpoint=checkpoint, should_stop=should_stop, **more)
                 seen = looks(dataset, device, should_stop) if me.rank == 0 else []
                 made = make_set(run, dataset=dataset, looks=seen, device=device, ranks=me, **how)
                 if me.rank == 0:
                     made.save(output)
         if me.rank == 0:
             print(f"{output} is {'there already' if there else 'made'} ({run.words})")
-            checkpoint.unlink(missing_ok=True)
+            if "longest" not in more:
+                checkpoint.unlink(missing_ok=True)
             for left in output.parent.glob(f".{glob.escape(output.name)}.*"):  # of a killed process, half written
                 left.unlink(missing_ok=True)
     return me.rank == 0
 
 
-def _is_there(run: MakeSet, output: Path, dataset: Any) -> bool:
-    """Whether a file holds the set of that run.
+def _is_there(run: MakeSet, output: Path, dataset: Any, checkpoint: Path) -> bool:
+    """Whether a file holds the set of that run; not where it holds its set after fewer outer steps, and the state to go on from.
 
     Raises:
         FileError: it holds anything else.
@@ -143,8 +158,27 @@ def _is_there(run: MakeSet, output: Path, dataset: Any) -> bool:
     except FileError:
         raise FileError(f"{output} exists and is no condensed set: choose another name, or replace it with --force") from None
     if (found.key, found.data_hash, found.class_names) != (run.key, dataset.hash, dataset.class_names):
+        if K := _fewer_steps(run, found, dataset):
+            if run.hyper.image_lr_end:
+                raise FileError(f"in {output} η_S decayed over K = {K} outer steps: {_start(output)}")
+            if not checkpoint.exists():
+                raise FileError(f"{output} holds the set of K = {K}, whose state was not kept: {_start(output)}")
+            return False
         raise FileError(f"{output} holds the set of another run: choose another name, or replace it with --force")
     return True
+
+
+def _fewer_steps(run: MakeSet, found: Any, dataset: Any) -> int:
+    """The outer steps of a set that differs from a run's only in having fewer of them; else 0."""
+    told, asked = found.about.get("hyper", {}), full(run.hyper)
+    K = told.get("outer_steps", run.hyper.outer_steps)
+    same = asked | told | {"outer_steps": run.hyper.outer_steps} == asked
+    same &= (found.about.get("seed"), found.about.get("start", ""), found.data_hash) == (run.seed, run.start, dataset.hash)
+    return K if same and found.about.get("method") == run.method == "condense" and run.hyper.outer_steps > K else 0
+
+
+def _start(output: Path) -> str:
+    return f"start from its images with --start {shlex.quote(str(output))} and another --output, or replace it with --force"
 
 
 def _check_apart(file: Path, output: Path) -> None:

@@ -218,10 +218,12 @@ class MakeSet(Run):
     held_out: int = param(0, HELD_OUT, at_least=0)
     storage: str = param("float32", "float16 rounds learned images before they are used", choices=STORAGES)
     settings: Any = param(None, "hyper-parameters of a method that has a class of its own for them; None: its defaults")
+    start: str = param("", "the hash of the set whose images the first ones of each class start from; the others as init says")
 
     def __post_init__(self) -> None:
         check(self)
         method = METHODS[self.method]
+        require(not self.start or self.method == "condense", f"method {self.method!r} starts from no set: leave start out")
         require(self.learned or self.storage == "float32", "real images are kept as they are: leave storage at float32")
         if self.hyper.siamese == "all":
             mirrored = "flip" if self.dataset.partition("+")[0] not in DIGITS else ""
