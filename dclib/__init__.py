@@ -22,7 +22,7 @@ _PUBLIC = {
     "errors": ("DclibError", "SpecError", "DataError", "FileError", "Interrupted"),
     "spec": ("Condensation", "Training", "MakeSet", "TrainNetworks", "Network", "OwnNetwork"),
     "spec.architectures": ("MLP", "ConvNet", "LeNet", "AlexNet", "VGG11", "ResNet18", "AlexCifarNet"),
-    "api": ("condense", "train", "select"),
+    "api": ("condense", "train", "test", "select"),
     "data.dataset": ("Dataset", "load"),
     "data.objects": ("from_torchvision",),
     "results": ("CondensedSet", "Store"),

@@ -1,4 +1,4 @@
-"""The library in four functions that do what the commands of the same names do: `load`, `condense`, `train` and `select`.
+"""The library in functions that do what the commands of the same names do: `condense`, `train`, `test` and `select`.
 
 Each checks what it was asked before it loads what computes.
 """
@@ -13,8 +13,11 @@ from .spec.checks import require
 from .support.progress import Progress
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from .data.dataset import Dataset
     from .results import CondensedSet
+    from .run.trained import Tested
 
 
 def condense(
@@ -75,6 +78,8 @@ def train(
     engine: str = "auto",
     on_network: Callable[[float], None] = lambda accuracy: None,
     should_stop: Callable[[], bool] = lambda: False,
+    look: "Callable[[nn.Module, Dataset], None]" = lambda network, tested: None,
+    save: "str | Path | None" = None,
     **given: Any,
 ) -> list[float]:
     """Train networks on a set and return their accuracies on test images in percent (stage T), under a progress bar.
@@ -89,6 +94,9 @@ def train(
         device, engine: as for `condense`.
         on_network: called with each accuracy.
         should_stop: asked before each epoch; True raises `Interrupted`.
+        look: called with each trained network and the data that it is tested on, for example to count what it takes for what
+            (`core.train.confusion`).
+        save: a file to keep the network in, where one is trained; `dclib.test` tests it on other images.
         given: hyper-parameters of `Training` by name, in place of the paper's.
 
     Raises:
@@ -96,11 +104,13 @@ def train(
     """
     variants.stage_t("", network=network, **given)  # refuses what is out of range before anything is loaded
     check_networks(networks)
+    require(save is None or networks == 1, f"save keeps one network and {networks} are trained: train one, or leave save out")
     from .results import CondensedSet
 
     small = made if isinstance(made, CondensedSet) else CondensedSet.load(made)
     from .core import engine as engines
     from .core.train import evaluate
+    from .run import trained as trained_networks
     from .run.sets import load_for
 
     engines.tune_allocator()
@@ -112,9 +122,30 @@ def train(
             progress.step(f"accuracy {accuracy:.1f} %")
             on_network(accuracy)
 
+        def trained_network(module: "nn.Module") -> None:
+            look(module, tested)
+            if save is not None:
+                trained_networks.save(module, save, hyper.resolve(), tested, small)
+
         images, labels = small.as_dataset().tensors
-        how = dict(device=device, engine=engine, on_network=trained, should_stop=should_stop)
+        how = dict(device=device, engine=engine, on_network=trained, should_stop=should_stop, look=trained_network)
         return evaluate(images, labels, tested, hyper, seeds=[derive(j, small.key) for j in range(seed, seed + networks)], **how)
+
+
+def test(network: "str | Path", dataset: "str | Dataset" = "", *, device: str = "auto") -> "Tested":
+    """Test a network that `train` has saved on the test images of a data set.
+
+    Args:
+        network: its file.
+        dataset: a name, a path or a `Dataset`, with the same classes; by default the data of the set that it was trained on.
+        device: "auto", "cpu", "cuda" or "cuda:1".
+
+    Raises:
+        DclibError: the file holds no network, or the data cannot be loaded or do not fit it.
+    """
+    from .run.trained import test
+
+    return test(network, dataset, device)
 
 
 def check_networks(networks: int) -> None:

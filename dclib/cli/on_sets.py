@@ -1,4 +1,4 @@
-"""The commands on single sets: condense · train · show · select · export.
+"""The commands on single sets: condense · train · test · show · select · export.
 
 Each checks what it was asked before it loads what computes.
 """
@@ -6,9 +6,11 @@ Each checks what it was asked before it loads what computes.
 import glob
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
+
+import typer
 
 from .. import api
 from ..errors import DataError, FileError, Interrupted, SpecError, one_of
@@ -31,8 +33,11 @@ EXAMPLES = {
         'dclib condense path/to/classes --hold-out 0.2 --classes "cat dog" --image-size 32 -o set.safetensors',
     ),
     "train": examples(
-        "dclib train set.safetensors --network LeNet --networks 5", "dclib train set.safetensors --augment crop+flip"
+        "dclib train set.safetensors --network LeNet --networks 5",
+        "dclib train set.safetensors --augment crop+flip",
+        "dclib train set.safetensors --save network.safetensors --confusion confusion.png",
     ),
+    "test": examples("dclib test network.safetensors", "dclib test network.safetensors path/to/folder --confusion confusion.png"),
     "select": examples(
         "dclib select mnist --method herding --ipc 10 -o set.safetensors",
         "dclib select path/to/folder --image-size 32 --method random -o set.safetensors",
@@ -190,6 +195,8 @@ def _check_apart(file: Path, output: Path) -> None:
 def train(
     file: opt.SetFile,
     networks: Annotated[int, option("how many are trained, each from its own weights")] = 1,
+    save: Annotated[Path | None, option("a file to keep the network in, for `dclib test`; of one network")] = None,
+    confusion: opt.Confusion = None,
     dataset: opt.TestData = "",
     other_data: opt.OtherData = False,
     seed: opt.Seed = 0,
@@ -201,23 +208,68 @@ def train(
     hyper = opt.given(hyper)
     variants.stage_t("", **hyper)  # refuses what is out of range before anything is loaded
     api.check_networks(networks)
+    if networks > 1 and save:
+        raise SpecError(f"save keeps one network, not {networks}: train one, or leave --save out")
+    _check_places(file, save, confusion)
     from ..results import CondensedSet
 
     made = CondensedSet.load(file)
+    from ..core.train import confusion as count
     from ..run.sets import load_for
 
     load_for(made, dataset, other_data)  # before signals are caught, so that Ctrl-C ends a download at once
-    training, accuracies = variants.stage_t(made.source, **hyper), []
+    training, accuracies, counts = variants.stage_t(made.source, **hyper), [], []
+    look = (lambda network, tested: counts.append(count(network, tested))) if confusion else lambda network, tested: None
     how = dict(networks=networks, seed=seed, dataset=dataset, other_data=other_data, device=device, engine=engine)
     try:
         with stopping() as should_stop:
-            api.train(made, on_network=accuracies.append, should_stop=should_stop, **how, **hyper)
+            api.train(made, on_network=accuracies.append, should_stop=should_stop, look=look, save=save, **how, **hyper)
     except Interrupted:
         raise Interrupted(f"stopped after {len(accuracies)} of {networks} networks") from None
     finally:
         if accuracies:
             print(f"{training.network}: {summary(accuracies)}")
             print(f"augmentation: {training.augment}")
+        if counts:
+            _show_classes(sum(counts).numpy(), made.class_names, confusion)
+    if save:
+        print(f"{save} holds the network; next: dclib test {shlex.quote(str(save))}")
+
+
+def _check_places(file: Path, save: Path | None, picture: Path | None) -> None:
+    """Refuse, before long work, places that a network or a picture cannot be written to."""
+    from ..report.figures import picture_format
+
+    for place in filter(None, (save, picture)):
+        _check_apart(file, place)
+        check_writable(place)
+    if picture:
+        picture_format(picture)
+
+
+def _show_classes(counts: Any, names: Sequence[str], picture: Path | None) -> None:
+    """Print the accuracy of each class, from how many of its images are taken for which class, and draw these numbers."""
+    from ..report.figures import confusion_map, save_picture
+
+    for c, name in enumerate(names):
+        total = int(counts[c].sum())
+        print(f"  {name}: " + (f"{100 * counts[c, c] / total:.1f} % of {total:,}" if total else "no test image"))
+    if picture:
+        save_picture(confusion_map(counts, names), picture)
+        print(picture)
+
+
+def test(
+    file: Annotated[Path, typer.Argument(metavar="NETWORK", help="a network's file, made by `dclib train --save`")],
+    dataset: Annotated[str, typer.Argument(metavar="[DATASET]", help="whose test images; left out: the data of its set")] = "",
+    confusion: opt.Confusion = None,
+    device: opt.Device = "auto",
+) -> None:
+    """Test a saved network on real images, class by class."""
+    _check_places(file, None, confusion)
+    found = api.test(file, dataset, device=device)
+    print(f"{found.network} on {len(found.labels):,} test images of {found.dataset}: {found.accuracy:.2f} %")
+    _show_classes(found.confusion, found.class_names, confusion)
 
 
 def show(file: opt.SetFile, output: opt.Picture = None) -> None:

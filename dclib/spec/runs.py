@@ -19,6 +19,7 @@ from .methods import METHODS, OWN
 DISTANCES = ("layerwise", "euclidean", "cosine")
 SOURCE = ("dataset", "image_size", "channels", "held_out")  # the fields that say which images a run uses
 STORAGES = ("float32", "float16")
+OPTIMIZERS = ("sgd", "adam")
 PRECISIONS = ("float32", "float64", "bfloat16", "tf32")
 AUGMENTATIONS = ("crop", "scale", "rotate", "noise", "flip", "dsa", "dsa-noflip")
 OBJECTIVES = ("gradient", "features")
@@ -103,17 +104,18 @@ class Condensation:
 class Training:
     """Stage T: how a network is trained from scratch on a small set; the defaults are the authors' code's.
 
-    After epoch E // 2 + 1 the learning rate falls to a tenth and the momentum starts afresh.
+    After epoch E // 2 + 1 the learning rate falls to a tenth and the optimiser starts afresh.
     """
 
     network: Network = param(Network, NETWORK)
     epochs: int = param(0, "E + 1 epochs, 0 … E; 0: 300, or 1000 with augmentation", "E", at_least=0)
     lr: float = param(0.01, "learning rate of the first half", above=0)
     momentum: float = param(0.9, "momentum of SGD", at_least=0, below=1)
-    weight_decay: float = param(5e-4, "weight decay of SGD", at_least=0)
+    weight_decay: float = param(5e-4, "weight decay", at_least=0)
     batch: int = param(256, "images in a step", at_least=1)
     augment: str = param("none", AUGMENT, joined=AUGMENTATIONS)
     precision: str = param("float32", PRECISION, choices=PRECISIONS)
+    optimizer: str = param("sgd", "sgd, or adam, for which momentum does not count", choices=OPTIMIZERS)
 
     def __post_init__(self) -> None:
         check(self)
