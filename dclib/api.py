@@ -132,7 +132,7 @@ def train(
         return evaluate(images, labels, tested, hyper, seeds=[derive(j, small.key) for j in range(seed, seed + networks)], **how)
 
 
-def test(network: "str | Path", dataset: "str | Dataset" = "", *, device: str = "auto") -> "Tested":
+def test(network: "str | Path", dataset: "str | Path | Dataset" = "", *, device: str = "auto") -> "Tested":
     """Test a network that `train` has saved on the test images of a data set.
 
     Args:

@@ -106,7 +106,7 @@ def read(path: Path | str) -> tuple[nn.Module, dict[str, Any]]:
     return network.eval(), about
 
 
-def test(path: Path | str, dataset: str | Dataset = "", device: str = "auto") -> Tested:
+def test(path: Path | str, dataset: str | Path | Dataset = "", device: str = "auto") -> Tested:
     """Test a saved network, as `dclib.test` says."""
     network, about = read(path)
     found = _data(about, dataset)
@@ -117,7 +117,7 @@ def test(path: Path | str, dataset: str | Dataset = "", device: str = "auto") ->
     return Tested(about["training"]["network"], found.name, found.class_names, *arrays)
 
 
-def _data(about: dict[str, Any], dataset: str | Dataset) -> Dataset:
+def _data(about: dict[str, Any], dataset: str | Path | Dataset) -> Dataset:
     """Load the data that a network is tested on, in the size and the normalisation of its images.
 
     Raises:
