@@ -22,7 +22,7 @@ _PUBLIC = {
     "errors": ("DclibError", "SpecError", "DataError", "FileError", "Interrupted"),
     "spec": ("Condensation", "Training", "MakeSet", "TrainNetworks", "Network", "OwnNetwork"),
     "spec.architectures": ("MLP", "ConvNet", "LeNet", "AlexNet", "VGG11", "ResNet18", "AlexCifarNet"),
-    "api": ("condense", "train", "judge", "select", "import_set"),
+    "api": ("condense", "train", "test", "judge", "select", "import_set"),
     "data.dataset": ("Dataset", "load"),
     "data.objects": ("from_torchvision",),
     "results": ("CondensedSet", "Store"),

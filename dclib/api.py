@@ -1,4 +1,4 @@
-"""The library in functions that do what the commands of the same names do: `condense`, `train`, `judge`, `select` and `import_set`.
+"""The library in functions that do what the commands of their names do: `condense`, `train`, `test`, `judge`, `select`, `import_set`.
 
 Each checks what it was asked before it loads what computes.
 """
@@ -15,9 +15,11 @@ from .support.progress import Progress
 
 if TYPE_CHECKING:
     import pandas as pd
+    from torch import nn
 
     from .data.dataset import Dataset
     from .results import CondensedSet
+    from .run.trained import Tested
 
 USUAL = ("none", "auto", "crop", "scale", "rotate", "noise", "flip", "dsa")  # augmentations by which a set is judged
 
@@ -32,6 +34,7 @@ def condense(
     storage: str = "float32",
     device: str = "auto",
     engine: str = "auto",
+    start: "str | Path | CondensedSet | None" = None,
     **given: Any,
 ) -> "CondensedSet":
     """Learn a small set of images by matching gradients (Algorithm 1), under a progress bar.
@@ -46,6 +49,8 @@ def condense(
         storage: "float16" rounds the images, so that a file is half as large.
         device: "auto", "cpu", "cuda" or "cuda:1".
         engine: "auto", "eager", "compiled" or "captured": how it is computed, not what.
+        start: a set, or its file, whose images the learned ones start from; if `ipc` is more than it has, the other images of
+            each class start as `init` says. The set that is made knows the hash of this one.
         given: hyper-parameters of `Condensation` by name, in place of the recipe's; `network` is text such as
             "ConvNet:width=64", an object such as `LeNet()`, or a class of your own.
 
@@ -56,10 +61,13 @@ def condense(
         raise SpecError(f"hyper-parameters are given twice, as hyper and as {', '.join(given)}: choose one way")
     name, data = _named(dataset, image_size)
     hyper = hyper.resolve() if hyper else variants.recipe(recipe, **given)
-    run = MakeSet(name, "condense", seed, hyper, image_size, storage=storage)
+    from .results import CondensedSet
+
+    first = start if start is None or isinstance(start, CondensedSet) else CondensedSet.load(start)
+    run = MakeSet(name, "condense", seed, hyper, image_size, storage=storage, start=first.hash if first else "")
     from .run.sets import make_set
 
-    return make_set(run, dataset=data, device=device, engine=engine)
+    return make_set(run, dataset=data, device=device, engine=engine, start=first)
 
 
 def train(
@@ -74,6 +82,8 @@ def train(
     engine: str = "auto",
     on_network: Callable[[float], None] = lambda accuracy: None,
     should_stop: Callable[[], bool] = lambda: False,
+    look: "Callable[[nn.Module, Dataset], None]" = lambda network, tested: None,
+    save: "str | Path | None" = None,
     **given: Any,
 ) -> list[float]:
     """Train networks on a set and return their accuracies on test images in percent (stage T), under a progress bar.
@@ -88,6 +98,9 @@ def train(
         device, engine: as for `condense`.
         on_network: called with each accuracy.
         should_stop: asked before each epoch; True raises `Interrupted`.
+        look: called with each trained network and the data that it is tested on, for example to count what it takes for what
+            (`core.train.confusion`).
+        save: a file to keep the network in, where one is trained; `dclib.test` tests it on other images.
         given: hyper-parameters of `Training` by name, in place of the paper's.
 
     Raises:
@@ -95,11 +108,13 @@ def train(
     """
     variants.stage_t("", network=network, **given)  # refuses what is out of range before anything is loaded
     check_networks(networks)
+    require(save is None or networks == 1, f"save keeps one network and {networks} are trained: train one, or leave save out")
     from .results import CondensedSet
 
     small = made if isinstance(made, CondensedSet) else CondensedSet.load(made)
     from .core import engine as engines
     from .core.train import evaluate
+    from .run import trained as trained_networks
     from .run.sets import load_for
 
     engines.tune_allocator()
@@ -111,8 +126,13 @@ def train(
             progress.step(f"accuracy {accuracy:.1f} %")
             on_network(accuracy)
 
+        def trained_network(module: "nn.Module") -> None:
+            look(module, tested)
+            if save is not None:
+                trained_networks.save(module, save, hyper.resolve(), tested, small)
+
         images, labels = small.as_dataset().tensors
-        how = dict(device=device, engine=engine, on_network=trained, should_stop=should_stop)
+        how = dict(device=device, engine=engine, on_network=trained, should_stop=should_stop, look=trained_network)
         return evaluate(images, labels, tested, hyper, seeds=[derive(j, small.key) for j in range(seed, seed + networks)], **how)
 
 
@@ -196,6 +216,22 @@ def trainings(networks: Any, augment: Sequence[str] | None = None, epochs: int =
         require(bool(values), f"the list of {name} is empty: give at least one")
     every = [variants.stage_t(dataset, network=kind, augment=a, epochs=epochs) for kind in kinds for a in augment]
     return list(dict.fromkeys(every))
+
+
+def test(network: "str | Path", dataset: "str | Path | Dataset" = "", *, device: str = "auto") -> "Tested":
+    """Test a network that `train` has saved on the test images of a data set.
+
+    Args:
+        network: its file.
+        dataset: a name, a path or a `Dataset`, with the same classes; by default the data of the set that it was trained on.
+        device: "auto", "cpu", "cuda" or "cuda:1".
+
+    Raises:
+        DclibError: the file holds no network, or the data cannot be loaded or do not fit it.
+    """
+    from .run.trained import test
+
+    return test(network, dataset, device)
 
 
 def check_networks(networks: int) -> None:

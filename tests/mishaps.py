@@ -66,6 +66,9 @@ def furnish(place: Path) -> None:
         "floats": {"x_train": pixels * 1.5}, "labels": {"y_train": np.array([0, 1, 5])}, "short": {"y_train": np.arange(2)},
         "flat": {"x_train": pixels.reshape(3, 16)}, "constant": {"x_train": pixels * 0},
         "negative": {"y_train": np.array([-1, 0, 1])}, "pickled": {"x_train": np.array([{}, {}, {}], dtype=object)}, "no_test": {},
+        "scaled": {"x_train": pixels / 23.5 - 1, "x_test": pixels / 23.5 - 1}, "twice": {"X_train": pixels},
+        "bits": {"x_train": pixels.astype(np.uint16) * 87, "x_test": pixels.astype(np.uint16) * 86},
+        "either": {"x_train": np.zeros((3, 3, 9, 3), np.uint8)}, "mixed": {"y_test": np.array(["a", "b", "c"])},
     }  # fmt: skip
     for name, change in wrong.items():
         arrays = {**good, **change}
@@ -85,6 +88,8 @@ def furnish(place: Path) -> None:
     torch.save({"data": [images, images]}, "two.pt")
     torch.save(images[0], "images.pt")
     torch.save({"data": Path("x")}, "code.pt")
+    shutil.copytree("one", "deep")
+    Image.fromarray(np.full((4, 4), 900, np.uint16)).save("deep/train/a/x.png")
 
 
 def furnish_for_damage() -> None:

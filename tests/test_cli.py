@@ -69,7 +69,7 @@ def test_every_command_explains_itself_and_its_options(command):
         status, out, _ = command(name, "--help")
         assert (status, f"Usage: dclib {name}" in out) == (0, True)
         assert all(p.help for p in get_command(app).commands[name].params if p.name != "help")
-        assert ("Examples:\n    dclib " + name in out) == (name not in ("show", "status", "data"))
+        assert ("Examples:\n    dclib " + name in out) == (name not in ("show", "status"))
 
 
 @pytest.mark.parametrize(("name", "spec"), [("condense", Condensation), ("train", Training)])

@@ -318,7 +318,7 @@ def test_ctrl_c_keeps_what_is_done_and_where_the_rest_is(tmp_path):
             process.kill()
     assert process.returncode == 130
     assert [line for line in err.splitlines() if line and " left, " not in line] == [  # a slow machine reports its progress
-        "stopping after this step; Ctrl-C again stops at once",
+        "stopping; Ctrl-C again stops at once",
         "dclib: stopped after 10 of 12 runs; the same command goes on from there",
     ]
     values = computed(tmp_path / "results")

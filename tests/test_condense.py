@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 import torch
-from helpers import refused, same, stop_after
+from helpers import refused, same
 
 from dclib.core import checkpoint, condense, engine, inner, networks, reference
 from dclib.data.dataset import generator
@@ -21,6 +21,16 @@ def small(**changes):
 
 def run(made, hyper, **options):
     return condense.condense(made, hyper, **{"device": "cpu", "engine": "eager", **options})
+
+
+def stop(made, hyper, steps, asked=0, **options):
+    """Stop a run that has done so many outer steps, after it has been asked so often since."""
+    done, left = [], iter([False] * asked)
+    should_stop = lambda: len(done) >= steps and next(left, True)  # noqa: E731
+    with pytest.raises(Interrupted) as stopped:
+        run(made, hyper, on_step=lambda state: done.append(state.k), should_stop=should_stop, **options)
+    assert len(done) == steps
+    return str(stopped.value)
 
 
 # --- the algorithm
@@ -157,17 +167,24 @@ RESUMED = dict(ipc=2, network_epochs=2, outer_steps=5)  # two inner steps in an 
 DECAYING = RESUMED | dict(image_lr=1.0, image_lr_end=0.1)
 
 
-@pytest.mark.parametrize(("changes", "stops"), [(RESUMED, [5, 3]), (RESUMED, [4, 4]), (DECAYING, [1, 3])], ids=str)
-def test_stopped_before_any_inner_step_a_run_continues_to_the_identical_result(made, tmp_path, changes, stops):
-    """Inside an outer step and between two."""
-    hyper, path, done, resumed = small(**changes), tmp_path / "run", 0, []
-    for asked in stops:
-        done += asked // 2
-        with pytest.raises(Interrupted, match=f"stopped after {done} of 5 outer steps"):
-            run(made, hyper, checkpoint=path, should_stop=stop_after(asked))
+@pytest.mark.parametrize("asked", [0, 1, 4, 8])
+@pytest.mark.parametrize("changes", [RESUMED, DECAYING, RESUMED | {"batches": "mixed"}, {"objective": "features"}], ids=str)
+def test_stopped_anywhere_in_an_outer_step_a_run_continues_to_the_identical_result(made, tmp_path, changes, asked):
+    """Between outer steps, inner steps, classes and batches of the network: the step is done again."""
+    hyper, path, resumed = small(**changes | {"outer_steps": 5}), tmp_path / "run", []
+    most = 1 if "objective" in changes else 8
+    for steps, done in ((2, 2), (1, 3)):
+        said = stop(made, hyper, steps, min(asked, most), checkpoint=path)
+        assert f"stopped after {done} of 5 outer steps" in said
     state = run(made, hyper, checkpoint=path, on_resume=lambda s: resumed.append(s.k))
-    assert resumed == [done]
+    assert resumed == [3]
     assert same(state, run(made, hyper))
+
+
+def test_a_run_is_asked_before_each_class_and_each_batch(made, one_lane):
+    asked = []
+    run(made, small(ipc=2, outer_steps=1, inner_steps=2, network_epochs=3), should_stop=lambda: bool(asked.append(1)))
+    assert len(asked) >= 2 * (1 + 3) + 3
 
 
 DIFFERENT = [({"ipc": 2}, {}, "run"), ({"patience": 2}, {}, "run"), ({"outer_steps": 9, "batches": "mixed"}, {}, "run")]
@@ -178,8 +195,7 @@ DIFFERENT += [({}, {"seed": 1}, "seed"), ({}, {"engine": "compiled"}, "engine")]
 @pytest.mark.parametrize("longest", [0, 9])
 def test_a_checkpoint_of_another_run_is_refused_and_left_as_it_is(made, tmp_path, monkeypatch, longest):
     path = tmp_path / "run"
-    with pytest.raises(Interrupted):
-        run(made, small(), checkpoint=path, should_stop=stop_after(1))
+    stop(made, small(), 1, checkpoint=path)
     before = path.read_bytes()
     monkeypatch.setattr(engine, "has_compiler", lambda: True)
     for changes, options, named in DIFFERENT:
@@ -190,8 +206,7 @@ def test_a_checkpoint_of_another_run_is_refused_and_left_as_it_is(made, tmp_path
 
 def test_a_run_goes_on_with_the_engine_that_began_it(made, tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "COMPILE_PAYS", 0)
-    with pytest.raises(Interrupted):
-        run(made, small(), checkpoint=tmp_path / "run", should_stop=stop_after(1))
+    stop(made, small(), 1, checkpoint=tmp_path / "run")
     assert run(made, small(), checkpoint=tmp_path / "run", engine="auto").engine == "eager"
 
 
@@ -200,8 +215,7 @@ def test_a_run_goes_on_with_the_engine_that_began_it(made, tmp_path, monkeypatch
 
 def test_a_run_of_its_own_goes_on_from_fewer_steps_and_refuses_more(made, tmp_path):
     path, hyper = tmp_path / "run", small(**RESUMED)
-    with pytest.raises(Interrupted, match="stopped after 2 of 5"):
-        run(made, hyper, checkpoint=path, should_stop=stop_after(5))
+    assert "stopped after 2 of 5" in stop(made, hyper, 2, 1, checkpoint=path)
     before = path.read_bytes()
     with pytest.raises(FileError, match=r"has 2 outer steps .* more than the 1 asked for"):
         run(made, dataclasses.replace(hyper, outer_steps=1), checkpoint=path)
@@ -218,8 +232,7 @@ def test_runs_that_share_a_checkpoint_go_on_from_each_other_to_the_identical_res
     for K in (1, 3):
         short = run(made, dataclasses.replace(hyper, outer_steps=K), **shared)
         assert short.losses == whole.losses[:K]
-    with pytest.raises(Interrupted, match="stopped after 4 of 5"):
-        run(made, hyper, **shared, should_stop=stop_after(3))
+    assert "stopped after 4 of 5" in stop(made, hyper, 1, 1, **shared)
     long = run(made, hyper, **shared, on_step=lambda s: steps.append(s.k))
     assert steps == [5]
     assert torch.equal(long.images, whole.images)
@@ -240,8 +253,7 @@ def test_with_a_decaying_rate_a_run_of_another_number_of_steps_is_another_run(ma
 def test_a_checkpoint_as_they_were_first_written_goes_on(made, tmp_path):
     """Its identity has the run's own key, and no `decay`."""
     path, steps = tmp_path / "run", []
-    with pytest.raises(Interrupted):
-        run(made, small(), checkpoint=path, should_stop=stop_after(1))
+    stop(made, small(), 1, checkpoint=path)
     tensors, about = checkpoint.read_tensors(path)
     del about["decay"]
     checkpoint.save_tensors(path, tensors, about | {"run": key(small().resolve())}, {})

@@ -260,7 +260,8 @@ def put(value, kind):
 
 
 BAD = [
-    ("x_train", lambda x: np.zeros((30, 3, 32, 32), np.uint8), "(30, 3, 32, 32)", "(N, H, W, C)"),
+    ("x_train", lambda x: np.zeros((30, 6, 32, 32), np.uint8), "(30, 6, 32, 32)", "(N, H, W, C)"),
+    ("x_train", lambda x: np.zeros((30, 3, 32, 4), np.uint8), "(30, 3, 32, 4)", "(N, H, W, C)"),
     ("x_train", lambda x: x[:0], "x_train", "(0, 6, 6)"),
     ("x_test", lambda x: x[:, :5], "6×6×1", "5×6×1"),
     ("y_train", put(np.nan, np.float64), "y_train", "nan"),
@@ -270,7 +271,7 @@ BAD = [
     ("y_train", lambda y: np.eye(4, dtype=np.int64)[y], "y_train", "(30, 4)"),
     ("y_train", put(2**64 - 1, np.uint64), "y_train", 2**64 - 1),
     ("y_test", put(4, np.int64), "y_test", "label 4", "0 to 3"),
-    ("y_train", lambda y: np.maximum(y, 1), "class 0", "no training image"),
+    ("y_train", lambda y: np.maximum(y, 1), "y_test", "label 0", "no training image"),
     ("class_names", lambda _: np.array(["a", "b", "a", "c"]), "class names", "a, b, a, c"),
     ("class_names", lambda _: np.array(["a", "b"]), "label", "0 to 1"),
     ("class_names", lambda _: np.array([*"abcde"]), "class 4", "no training image"),
@@ -593,7 +594,7 @@ SPOILT = {
     "cut a little": (lambda f: shorten(f / "test/dog/1.jpg", -200), "test/dog/1.jpg"),
     "empty": (lambda f: shorten(f / "test/dog/0.png", 0), "test/dog/0.png"),
     "folder": (lambda f: (f / "train/dog/more").mkdir(), "train/dog/more", "folder within the class 'dog'"),
-    "16 bits": (lambda f: Image.fromarray(np.zeros((6, 6), np.uint16)).save(f / "train/dog/0.png"), "train/dog/0.png", "I;16"),
+    "12 bits": (lambda f: Image.fromarray(np.full((6, 6), 4095, np.uint16)).save(f / "train/dog/0.png"), "train/dog/0.png", 4095),
     "class without test": (lambda f: (f / "test/dog").rename(f / "other"), "test", "'dog'"),
     "class outside": (lambda f: (f / "train/dog").rename(f / "other"), "train", "'dog'"),
     "empty class": (lambda f: [file.unlink() for file in (f / "train/cat").iterdir()], "class 'cat'", "no image"),

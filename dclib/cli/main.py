@@ -1,4 +1,4 @@
-"""The command `dclib`: condense · train · judge · show · select · export · import · run · verify · status · merge · data.
+"""The command `dclib`: condense · train · test · judge · show · select · export · import · run · verify · status · merge · data.
 
 Results go to stdout, progress to stderr; an error is one sentence on stderr and a non-zero exit status.
 """
@@ -20,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 COMMANDS = (
-    *(on_sets.condense, on_sets.train, on_sets.judge, on_sets.show, on_sets.select, on_sets.export, on_sets.import_),
+    *(on_sets.condense, on_sets.train, on_sets.test, on_sets.judge, on_sets.show, on_sets.select, on_sets.export, on_sets.import_),
     *(on_records.run, on_records.verify, on_records.status, on_records.merge, on_records.data),
 )
 Context = typer.Context.__base__  # typer passes an instance of this one

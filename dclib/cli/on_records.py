@@ -8,9 +8,28 @@ from typing import Annotated, Any
 
 import typer
 
+from ..errors import SpecError
 from ..support.console import say, seconds, table, words
 from ..support.progress import stopping
-from .options import Datasets, Device, Engine, Ipc, Networks, Preset_, Results, TestNetworks, Variants, examples, option
+from .options import (
+    DATASET,
+    Classes,
+    Datasets,
+    Device,
+    Engine,
+    HoldOut,
+    Ipc,
+    Limit,
+    Networks,
+    Preset_,
+    Results,
+    Size,
+    TestNetworks,
+    Variants,
+    examples,
+    option,
+    source,
+)
 
 EXAMPLES = {
     "run": examples(
@@ -22,6 +41,7 @@ EXAMPLES = {
     ),
     "verify": examples("dclib verify cross_arch", "dclib verify --datasets mnist --networks-each 1"),
     "merge": examples("dclib merge fetched/results"),
+    "data": examples("dclib data", "dclib data path/to/folder", "dclib data images.npz --hold-out 0.2"),
 }
 Words = list[str] | None
 
@@ -39,7 +59,7 @@ def run(
     device: Device = "auto",
     engine: Engine = "auto",
     results: Results = None,
-    limit: Annotated[str, option("stop after 90s, 8m or 2h, at a point from which the same command goes on", "--for")] = "",
+    limit: Limit = "",
     workers: Annotated[int | None, option("so many processes on this machine, each with its share of the cores")] = None,
     cluster: Annotated[str | None, option("a Dask scheduler's address, as tcp://host:8786: its workers compute")] = None,
 ) -> None:
@@ -176,11 +196,23 @@ def merge(
     return 1 if merged.refused else 0
 
 
-def data() -> None:
-    """List the data sets, and how to get those not here."""
+def data(
+    dataset: Annotated[str, typer.Argument(metavar="[DATASET]", help=f"{DATASET}; left out: all names")] = "",
+    image_size: Size = 0,
+    classes: Classes = "",
+    hold_out: HoldOut = 0.0,
+) -> None:
+    """List the data sets, or tell how one is understood."""
     from ..data.formats import ARRAYS
     from ..data.sources import available, data_root
 
+    if dataset:
+        from ..data.dataset import load
+
+        print(load(source(dataset, classes, hold_out), image_size=image_size).describe())
+        return
+    if image_size or classes or hold_out:
+        raise SpecError("image_size, classes and hold_out say how one data set is read: name it, or leave them out")
     rows = available()
     print(table(("data set", "found", "training", "test", ""), ((r.name, r.where, r.train, r.test, r.note) for r in rows)))
     print(f"data root: {data_root()} (or $DCLIB_DATA)")

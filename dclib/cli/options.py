@@ -48,6 +48,18 @@ def hyper_options(spec: type, **shown: str) -> Callable[[Callable], Callable]:
     return decorate
 
 
+def source(dataset: str, classes: str, hold_out: float) -> str:
+    """The name of the data, spelled out, with the options that narrow them behind it."""
+    from ..data.sources import spelled
+
+    return spelled(dataset, None, names(classes), hold_out)
+
+
+def names(classes: str) -> list[str]:
+    """Names of classes with commas between or, if there is none, spaces."""
+    return [name.strip() for name in classes.split(",") if name.strip()] if "," in classes else classes.split()
+
+
 def given(hyper: dict[str, Any]) -> dict[str, Any]:
     """The hyper-parameters that are given on the command line."""
     return {name: value for name, value in hyper.items() if value is not None}
@@ -55,6 +67,8 @@ def given(hyper: dict[str, Any]) -> dict[str, Any]:
 
 DATASET = "a name, an .npz file or a folder of images, which lie on white where transparent; with +onblack behind it, on black"
 DataSet = Annotated[str, typer.Argument(metavar="DATASET", help=DATASET)]
+Classes = Annotated[str, option("take only these classes, with commas or spaces between, as 'cat dog'")]
+HoldOut = Annotated[float, option("where there are no test images, test on this share of each class, as 0.2, drawn at random")]
 Output = Annotated[Path, option("the set's file", "--output", "-o")]
 Picture = Annotated[Path | None, option("a picture  [default: SET.png]", "--output", "-o")]
 Network_ = Annotated[str, option(NETWORK)]
@@ -62,6 +76,8 @@ Seed = Annotated[int, option("0, 1, …: another seed, another result")]
 Device = Annotated[str, option("auto, cpu, cuda or cuda:1")]
 Engine = Annotated[str, option("auto, eager, compiled or captured (CUDA graphs): how it is computed, not what")]
 Size = Annotated[int, option("resize to this square size first; 0: leave it")]
+Confusion = Annotated[Path | None, option("a picture of what the images of each class are taken for", "--confusion")]
+Limit = Annotated[str, option("stop after 90s, 8m or 2h, at a point from which the same command goes on", "--for")]
 Force = Annotated[bool, option("replace another set in that file", "--force")]
 SetFile = Annotated[Path, typer.Argument(metavar="SET", help="a set's file, made by `dclib condense`")]
 OtherData = Annotated[bool, option("allow data that the set was not made from, with the same classes", "--other-data")]

@@ -5,6 +5,7 @@ real ones in pieces that fit the cache. Every random draw has a generator of its
 step, so that an interrupted run continues to the identical result.
 """
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from . import formation, resume, trial
 from .checkpoint import read_tensors
 from .inner import InnerStep
 from .ranks import ALONE, Ranks
+
+Start = Float[Tensor, "classes some c h w"] | None
 
 
 def initial_images(dataset: Dataset, hyper: Condensation, seed: int, dtype: torch.dtype) -> Float[Tensor, "classes ipc c h w"]:
@@ -57,7 +60,8 @@ class Condenser(resume.Work):
         seed: of all random draws.
         engine: "eager", "compiled" or "captured" (see `engine.choose`).
         ranks: the processes that share the classes.
-        should_stop: asked before each inner step.
+        start: as for `condense`.
+        should_stop: asked before each inner step; by a single rank also before each class and each batch of the network.
 
     Attributes:
         images: S (classes, ipc, c, h, w), normalised.
@@ -73,18 +77,22 @@ class Condenser(resume.Work):
         engine: str = "eager",
         ranks: Ranks = ALONE,
         should_stop: Callable[[], bool] = lambda: False,
+        start: Start = None,
     ):
         super().__init__()
         self.hyper, self.engine, self.ranks, self.should_stop = hyper, engine, ranks, should_stop
         self.images = initial_images(dataset, hyper, seed, engines.dtype(hyper.precision)).to(dataset.x_train.device)
+        if start is not None:
+            self.images[:, : start.shape[1]] = start.to(self.images)
         self.velocity = torch.zeros_like(self.images)
-        self.inner = InnerStep(dataset, hyper, seed, self.images, engine, ranks)
+        check = self._check if ranks.count == 1 else lambda: None  # ranks stop together
+        self.inner = InnerStep(dataset, hyper, seed, self.images, engine, ranks, check)
 
     def step(self) -> float:
         """Do outer step k and return its loss.
 
         Raises:
-            Stopped: a rank was told to stop.
+            Stopped: a rank was told to stop; S and its velocity are as they were before the step.
             Diverged: an image became NaN or infinite.
         """
         inner, rate, losses = self.inner, self.hyper.image_rate(self.k), []
@@ -102,6 +110,10 @@ class Condenser(resume.Work):
         if not torch.isfinite(self.images).all():
             raise Diverged(f"the images became NaN or infinite in outer step {self.k + 1}: lower image_lr or network_lr")
         return float(torch.stack(losses).mean())
+
+    def _check(self) -> None:
+        if self.should_stop():
+            raise resume.Stopped
 
     def tensors(self) -> dict[str, Tensor]:
         """S and its velocity; every outer step draws a new network."""
@@ -131,6 +143,7 @@ def condense(
     should_stop: Callable[[], bool] = lambda: False,
     ranks: Ranks = ALONE,
     longest: int = 0,
+    start: Start = None,
 ) -> Condenser:
     """Run Algorithm 1 and return its final state; `images` is S, normalised, of shape (classes, ipc, c, h, w).
 
@@ -145,11 +158,14 @@ def condense(
             shorter one.
         on_step: called with the state after each outer step.
         on_resume: called with the state that the checkpoint held.
-        should_stop: asked before each inner step; True saves the state after the last outer step and raises.
+        should_stop: asked before each inner step and, unless there are several ranks, before each class and each batch of the
+            network; True saves the state after the last outer step and raises.
         ranks: the processes that share the classes, from `ranks.joined`; the first of them reads and writes the checkpoint.
         longest: the largest K of the runs that share this checkpoint and differ only in K, or 0 if it belongs to this run alone.
             A shared checkpoint also keeps the final state, and is not used if it has more than K outer steps; one that belongs
             to this run alone is then refused.
+        start: images, normalised, that the first of each class start from; those that it lacks start as `hyper.init` says, as
+            they would without it.
 
     Returns:
         The state: `images`, `velocity`, `k`, the outer steps done, `losses`, one for each, `seconds` and `engine`.
@@ -170,8 +186,9 @@ def condense(
     chosen = engines.choose(ranks.share(engine), where, max(longest, h.outer_steps) * passes)
     identity = {"run": h.trajectory, "data": dataset.hash, "seed": seed, "engine": chosen}
     identity["decay"] = h.outer_steps if h.image_lr_end else None  # no draw depends on K, but a decaying η_S does
+    identity["start"] = None if start is None else hashlib.sha256(start.cpu().float().contiguous().numpy()).hexdigest()[:16]
     with engines.arithmetic(h.precision, where):
-        work = Condenser(dataset.to(where), h, seed, chosen, ranks, should_stop)
+        work = Condenser(dataset.to(where), h, seed, chosen, ranks, should_stop, start)
         resume.run(
             work,
             h.outer_steps,

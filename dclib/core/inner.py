@@ -6,6 +6,8 @@ Then the images move, and the network is trained on them. All state is changed i
 captured once as a CUDA graph and replayed.
 """
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int64
@@ -33,11 +35,20 @@ class InnerStep:
         images: S (classes, ipc, c, h, w); copied.
         engine: "eager", "compiled" or "captured" (see `engine.choose`).
         ranks: the processes that share the classes.
+        check: called before each class and each batch, in any thread; what it raises ends the step, whose state is then lost.
     """
 
     def __init__(
-        self, dataset: Dataset, hyper: Condensation, seed: int, images: Tensor, engine: str = "eager", ranks: Ranks = ALONE
+        self,
+        dataset: Dataset,
+        hyper: Condensation,
+        seed: int,
+        images: Tensor,
+        engine: str = "eager",
+        ranks: Ranks = ALONE,
+        check: Callable[[], None] = lambda: None,
     ):
+        self.check = check
         self.dataset, self.hyper, self.seed, self.ranks = dataset, hyper, seed, ranks
         self.images, self.velocity = images.clone(), torch.zeros_like(images)
         self.seen = hyper.ipc * hyper.factor**2  # images of a class that networks see
@@ -143,16 +154,19 @@ class InnerStep:
         which = slice(classes.start, classes.stop, classes.step)
         S = self.images[which].detach().requires_grad_()
         x, chunk = self.as_seen(S, which), engines.chunk(S.device)
+        self.check()
         if self.hyper.objective == "features":
             real = torch.stack([matching.mean_features(self.embed, self.real_images(c), chunk) for c in classes])
             loss = matching.features_loss(self.embed, real, x).sum()
         else:
             stacked = [torch.stack(g) for g in zip(*map(self.real_gradients, classes), strict=True)]
+            self.check()
             loss = matching.matching_loss(self.network, self.hyper.distance, stacked, x, self.labels[which]).sum()
         return loss.detach(), torch.autograd.grad(loss, S)[0]
 
     def real_gradients(self, c: int) -> list[Tensor]:
         """∇_θ L^T_c, the gradient of the mean loss over the real images of a class."""
+        self.check()
         chunk = engines.chunk(self.images.device)
         return matching.real_gradients(self.first_order, self.parameters, self.real_images(c), c, chunk)
 
@@ -173,6 +187,7 @@ class InnerStep:
         self.network.train()
         for _ in range(self.hyper.network_epochs):
             for part in torch.randperm(self.count, generator=shuffle).split(self.hyper.network_batch):
+                self.check()
                 self.batch[len(part)].copy_(part)
                 if operations := self.hyper.operations:
                     self.batch_changes[len(part)].copy_(siamese.draw(len(part), operations, shuffle))

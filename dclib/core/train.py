@@ -62,13 +62,14 @@ def train(
     """
     forward, losses, last = network if forward is None else forward, [], None
     shuffle, augmentation = generator(seed, "shuffle"), generator(seed, "augment")
-    rule = dict(momentum=hyper.momentum, weight_decay=hyper.weight_decay, fused=True)
+    rule = dict(weight_decay=hyper.weight_decay, fused=True) | ({"momentum": hyper.momentum} if hyper.optimizer == "sgd" else {})
+    kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[hyper.optimizer]
     network.train()
     for rate in schedule(hyper):
         if should_stop():
             raise Interrupted(STOPPED)
         if rate != last:  # a fresh optimiser, so that the momentum starts from zero
-            optimiser, last = torch.optim.SGD(network.parameters(), lr=rate, **rule), rate
+            optimiser, last = kind(network.parameters(), lr=rate, **rule), rate
         total = images.new_zeros(())
         for part in _batches(len(images), hyper.batch, shuffle):
             x = augment(images[part], hyper.operations, augmentation)
@@ -89,11 +90,21 @@ def _batches(count: int, size: int, shuffle: torch.Generator) -> Sequence[Int[Te
 @torch.inference_mode()
 def accuracy(network: nn.Module, dataset: Dataset, dtype: torch.dtype = torch.float32) -> float:
     """The share of test images classified rightly, in percent."""
+    return 100.0 * int((predictions(network, dataset, dtype) == dataset.y_test).sum()) / len(dataset.y_test)
+
+
+@torch.inference_mode()
+def predictions(network: nn.Module, dataset: Dataset, dtype: torch.dtype = torch.float32) -> Int[Tensor, " m"]:
+    """The class of each test image, as the network tells it."""
     network.eval()
-    right, size = 0, TEST_BATCH[dataset.x_test.device.type]
-    for x, y in zip(dataset.x_test.split(size), dataset.y_test.split(size), strict=True):
-        right += int((network(dataset.normalise(x).to(dtype)).argmax(1) == y).sum())
-    return 100.0 * right / len(dataset.y_test)
+    size = TEST_BATCH[dataset.x_test.device.type]
+    return torch.cat([network(dataset.normalise(x).to(dtype)).argmax(1) for x in dataset.x_test.split(size)])
+
+
+def confusion(network: nn.Module, dataset: Dataset, dtype: torch.dtype = torch.float32) -> Int[Tensor, "classes classes"]:
+    """How many test images of each class (row) the network takes for each class (column)."""
+    pairs = dataset.y_test * dataset.classes + predictions(network, dataset, dtype)
+    return pairs.bincount(minlength=dataset.classes**2).view(dataset.classes, dataset.classes).cpu()
 
 
 def work(hyper: Training, networks: int, images: int) -> int:
@@ -113,6 +124,7 @@ def evaluate(
     engine: str = "auto",
     on_network: Callable[[int, float, float], None] = lambda seed, accuracy, seconds: None,
     should_stop: Callable[[], bool] = lambda: False,
+    look: Callable[[nn.Module], None] = lambda network: None,
 ) -> list[float]:
     """Train one network for each seed on a small set, and test them.
 
@@ -128,6 +140,7 @@ def evaluate(
         engine: "auto", "eager", "compiled" or "captured".
         on_network: called with each seed, its accuracy, and its seconds or its share of the seconds spent on several networks.
         should_stop: asked before each epoch.
+        look: called with each trained network, in any thread; the module is used again for others.
 
     Returns:
         The networks' test accuracies in percent.
@@ -146,9 +159,10 @@ def evaluate(
     small = list(zip(x, y, strict=True)) if x.ndim == 5 else [(x, y)] * len(seeds)
     chosen = engines.choose(engine, where, work(h, len(seeds), images.shape[-4]))
     with engines.arithmetic(h.precision, where):
-        given, accuracies = (small, dataset.to(where), h, seeds, should_stop), []
+        given, accuracies = (small, dataset.to(where), h, seeds, should_stop, look), []
         beside = lanes.count(where) if (len(seeds) > 1 if several is None else several) else 1
-        for seed, found, seconds in _stacked(*given) if chosen == "captured" else _side_by_side(*given, chosen, beside):
+        stacks = chosen == "captured" and h.optimizer == "sgd"
+        for seed, found, seconds in _stacked(*given) if stacks else _side_by_side(*given, chosen, beside):
             accuracies.append(found)
             on_network(seed, found, seconds)
         return accuracies
@@ -165,6 +179,7 @@ def _side_by_side(
     h: Training,
     seeds: Sequence[int],
     should_stop: Callable[[], bool],
+    look: Callable[[nn.Module], None],
     engine: str,
     beside: int,
 ) -> Iterator[Tested]:
@@ -180,13 +195,19 @@ def _side_by_side(
         stop = lambda: given_up.is_set() or should_stop()  # noqa: E731
         train(own.network, images, labels, h, seed=seed, forward=own.forward, should_stop=stop)
         found = accuracy(own.network, dataset, images.dtype)
+        look(own.network)
         return seed, found, (time.perf_counter() - start) / min(beside, len(seeds))
 
     yield from lanes.each(one, zip(small, seeds, strict=True), beside, given_up.set)
 
 
 def _stacked(
-    small: Sequence[Small], dataset: Dataset, h: Training, seeds: Sequence[int], should_stop: Callable[[], bool]
+    small: Sequence[Small],
+    dataset: Dataset,
+    h: Training,
+    seeds: Sequence[int],
+    should_stop: Callable[[], bool],
+    look: Callable[[nn.Module], None],
 ) -> Iterator[Tested]:
     """Train `TOGETHER` networks at a time, stacked, and test them one by one."""
     network, rates = draw(h.network, dataset, 0, small[0][0]), schedule(h)
@@ -200,4 +221,5 @@ def _stacked(
         for j, seed in enumerate(some):
             start = time.perf_counter()
             network.load_state_dict(stack.unstack(j))
+            look(network)
             yield seed, accuracy(network, dataset, images.dtype), share + time.perf_counter() - start

@@ -7,29 +7,35 @@ the same hash on every machine.
 
 from collections.abc import Iterable
 from typing import NamedTuple
+from unicodedata import normalize
 
 import numpy as np
 from jaxtyping import Float, Int64, UInt8
 
 from ..errors import DataError
+from . import meaning
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 NEAR_HALF = 1e-6  # a value this close below a half rounds up as the half does, so that the last bits do not decide
 
 
 class Raw(NamedTuple):
-    """Images (N, H, W) or (N, H, W, C), labels, the place they came from, and the classes' names where the source has them."""
+    """Images (N, H, W) or (N, H, W, C), labels, the place they came from, and the classes' names where the source has them.
+
+    Without test images `x_test` and `y_test` are None. `understood` says what was not in dclib's own form, and how it was read.
+    """
 
     x_train: np.ndarray
     y_train: np.ndarray
-    x_test: np.ndarray
-    y_test: np.ndarray
+    x_test: np.ndarray | None
+    y_test: np.ndarray | None
     where: str
     classes: tuple[str, ...] = ()
+    understood: tuple[str, ...] = ()
 
 
 def check(raw: Raw, classes: int = 0, channels: int = 0) -> Raw:
-    """Refuse what cannot be used; return images as uint8 (N, H, W, C) and labels as int64 (N,).
+    """Refuse what cannot be used; return images as uint8 (N, H, W, C) and labels as int64 (N,) that count from 0.
 
     Args:
         raw: what a source returned.
@@ -45,11 +51,15 @@ def check(raw: Raw, classes: int = 0, channels: int = 0) -> Raw:
         raise DataError(f"x_train and x_test in {raw.where} hold images of different shapes, {shapes}: make them equal")
     if channels and x_train.shape[3] != channels:
         raise DataError(f"x_train in {raw.where} has {x_train.shape[3]} channels, not {channels}: replace or rename the file")
-    y_train, y_test = _checked_labels(raw, "y_train", len(x_train)), _checked_labels(raw, "y_test", len(x_test))
+    texts = not classes  # known data have numbers
+    y_train, y_test = _checked_labels(raw, "y_train", len(x_train), texts), _checked_labels(raw, "y_test", len(x_test), texts)
     if not classes and len(set(raw.classes)) < len(raw.classes):
         raise DataError(f"two of the class names in {raw.where} are equal ({', '.join(raw.classes)}): give each class its own")
-    _check_classes(y_train, y_test, classes or len(raw.classes), raw.where)
-    return raw._replace(x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
+    plain = meaning.Classes(y_train, y_test, raw.classes, ())  # of known data
+    found = plain if classes else meaning.classes_of(y_train, y_test, raw.classes, raw.where)
+    _check_classes(found.y_train, found.y_test, classes or len(found.names), raw.where)
+    labels = dict(y_train=found.y_train, y_test=found.y_test, understood=raw.understood + found.understood)
+    return raw._replace(x_train=x_train, x_test=x_test, classes=found.names, **labels)
 
 
 def _times(shape: tuple[int, ...]) -> str:
@@ -67,12 +77,15 @@ def _checked_images(raw: Raw, key: str) -> np.ndarray:
     return images
 
 
-def _checked_labels(raw: Raw, key: str, count: int) -> np.ndarray:
+def _checked_labels(raw: Raw, key: str, count: int, texts: bool) -> np.ndarray:
     labels: np.ndarray = getattr(raw, key)
     if labels.ndim == 2 and labels.shape[1] == 1:  # as Keras stores CIFAR's
         labels = labels[:, 0]
     if labels.shape != (count,):
         raise DataError(f"{key} in {raw.where} has the shape {labels.shape} for {count} images: store one label for each image")
+    if texts and labels.dtype.kind in "SU":  # é is one letter however a system writes it
+        decoded = [label.decode("utf-8", "replace") if isinstance(label, bytes) else label for label in labels.tolist()]
+        return np.array([normalize("NFC", label) for label in decoded])
     if (odd := no_labels(labels)).size:
         raise DataError(f"{key} in {raw.where} has the label {odd[0]}: labels must be whole numbers from 0 upwards")
     return labels.astype(np.int64)
@@ -164,8 +177,8 @@ def _filter(length: int, side: int) -> Float[np.ndarray, "{side} {length}"]:
     return weights / weights.sum(1, keepdims=True)
 
 
-# A view is another domain with the same labels; "onblack" changes nothing here: the folder was read so.
-VIEWS = {"inverted": np.invert, "turned": lambda images: np.rot90(images, axes=(2, 3)), "onblack": lambda images: images}
+# A view is another domain with the same labels.
+VIEWS = {"inverted": np.invert, "turned": lambda images: np.rot90(images, axes=(2, 3))}
 
 
 def canonical(

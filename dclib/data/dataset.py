@@ -12,17 +12,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
-from ..errors import DataError
+from ..errors import DataError, one_of
 from ..spec import derive
 from . import sources
 from .arrays import ARRAYS, VIEWS, Raw, canonical, check, convert, measure
 from .formats import is_npz, read_path
 from .sources import KNOWN, Known
+
+NO_TEST = "has no test images: add them, or hold a share of each class out with --hold-out 0.2 (hold_out=0.2)"
 
 
 def generator(seed: int, *purpose: object) -> torch.Generator:
@@ -47,6 +51,7 @@ class Dataset:
         note: what a table must say beside the name, such as "a stand-in"; else empty.
         source: the name or the full path that it was loaded by, which tells MNIST from a folder called mnist; empty for data
             made in Python.
+        understood: how what was not in dclib's own form was read, a line each.
     """
 
     name: str
@@ -59,6 +64,7 @@ class Dataset:
     class_names: tuple[str, ...]
     note: str = ""
     source: str = ""
+    understood: tuple[str, ...] = ()
 
     @property
     def channels(self) -> int:
@@ -143,10 +149,45 @@ class Dataset:
             return members
         return members[torch.randperm(len(members), generator=generator)[:count].to(members.device)]
 
+    def describe(self) -> str:
+        """What was understood of the data, in lines: the images, what was not in dclib's own form, and the classes."""
+        counts = [y.bincount(minlength=self.classes).tolist() for y in (self.y_train, self.y_test)]
+        channels = {1: "grey", 3: "RGB"}.get(self.channels, f"of {self.channels} channels")
+        splits = f"{len(self.y_train):,} training and {len(self.y_test):,} test images"
+        rows = zip(self.class_names, *counts, strict=True)
+        lines = [f"{self.name}: {splits}, {self.size[0]}×{self.size[1]} pixels, {channels}", *self.understood]
+        lines += [f"{self.classes} classes, each with its training and test images:"]
+        lines += [f"  {name}: {trains:,} + {tests:,}" for name, trains, tests in rows]
+        mean, std = (", ".join(f"{x:.4f}" for x in values) for values in (self.mean, self.std))
+        return "\n".join([*lines, f"normalised with mean {mean} and standard deviation {std}, of pixels in [0, 1]"])
+
+    def only(self, classes: Sequence[str]) -> "Dataset":
+        """Return the images of some classes, in the order of the data set; the normalisation stays.
+
+        Raises:
+            SpecError: no such class.
+            DataError: fewer than two classes.
+        """
+        for name in classes:
+            one_of("class", name, self.class_names)
+        kept = [c for c, name in enumerate(self.class_names) if name in classes]
+        if len(kept) < 2:
+            raise DataError(f"{', '.join(classes)} is one class only: condensing needs at least two")
+        changes: dict[str, Any] = {"class_names": tuple(self.class_names[c] for c in kept)}
+        for split in ("train", "test"):
+            x, y = getattr(self, f"x_{split}"), getattr(self, f"y_{split}")
+            inside = torch.isin(y, torch.tensor(kept, device=y.device))
+            changes[f"x_{split}"] = x[inside]
+            changes[f"y_{split}"] = torch.bucketize(y[inside], torch.tensor(kept, device=y.device))
+        name, source = (text and sources.narrowed(text, classes) for text in (self.name, self.source))
+        return dataclasses.replace(self, name=name, source=source, **changes)
+
 
 def load(
     name: str | os.PathLike,
     *,
+    classes: Sequence[str] = (),
+    hold_out: float = 0.0,
     root: str | os.PathLike | None = None,
     image_size: int = 0,
     channels: int = 0,
@@ -157,7 +198,10 @@ def load(
     Args:
         name: a name in `KNOWN`, the stem of an .npz in the data root, or the path of an .npz or of an image folder; with
             "+inverted" or "+turned" behind it, its images are another domain with the same labels. A folder's transparent
-            images are laid on white; with "+onblack" behind its path, on black.
+            images are laid on white; with "+onblack" behind its path, on black. `classes` and `hold_out` may stand there, too:
+            "cifar10+classes=cat,dog", "path/to/folder+hold-out=0.2".
+        classes: the names of the classes that are taken; all, if none is given.
+        hold_out: where the data have no test images, this share of each class is drawn at random, always the same, and tested on.
         root: the data root; by default $DCLIB_DATA, else dclib in the user's cache folder.
         image_size: resize to this square size in pixels (bilinear with antialiasing); 0 leaves it (digits: 28).
         channels: 1 makes the images grey, 3 makes them RGB, 0 leaves them.
@@ -173,29 +217,48 @@ def load(
         raise DataError(f"cannot resize images to {image_size!r} pixels: give a whole number, 0 to leave them as they are")
     if channels not in (0, 1, 3):
         raise DataError(f"cannot turn images into {channels!r} channels: give 1 for grey, 3 for RGB, 0 to leave them")
-    source = sources.spelled(name, root)
-    base, views = sources.parted(source)
+    source = sources.spelled(name, root, classes, hold_out)
+    base, endings = sources.parted(source)
+    given = dict(map(sources.option, endings))
     path, known = Path(base), KNOWN.get(base)
-    side, background = image_size or (known.image_size if known else 0), "black" if "onblack" in views else "white"
+    side, background = image_size or (known.image_size if known else 0), "black" if "onblack" in given else "white"
     if path.is_absolute() or background == "black":
-        raw = read_path(path, side, channels, background)
+        raw = read_path(path, side, channels, background, "hold-out" in given)
     else:
         raw = sources.find(base, sources.data_root(root), download)
-    title = "+".join((path.stem if is_npz(path) else path.name, *views))
-    return dataclasses.replace(assemble(title, raw, side, channels, known, views), source=source)
+    title = path.stem if is_npz(path) else path.name
+    share = given.get("hold-out", 0.0)
+    found = assemble(title, raw, side, channels, known, [name for name in given if name in VIEWS], share)
+    found = found.only(given["classes"]) if "classes" in given else found
+    return dataclasses.replace(found, name="+".join((title, *endings)), source=source)
 
 
 def assemble(
-    name: str, raw: Raw, side: int = 0, channels: int = 0, known: Known | None = None, views: Sequence[str] = ()
+    name: str,
+    raw: Raw,
+    side: int = 0,
+    channels: int = 0,
+    known: Known | None = None,
+    views: Sequence[str] = (),
+    share: float = 0.0,
 ) -> Dataset:
-    """Check the arrays, convert the images, change them as the views say, order them, and add names and normalisation."""
+    """Check the arrays, convert the images, change them as the views say, order them, and add names and normalisation.
+
+    Where there are no test images, `share` of each class is held out and tested on.
+    """
+    if (raw.x_test is None) != bool(share):
+        tells = "has test images: leave hold-out away" if share else NO_TEST
+        raise DataError(f"{raw.where} {tells}")
+    raw = raw._replace(x_test=raw.x_train[:1], y_test=raw.y_train[:1]) if share else raw
     raw = check(raw, len(known.classes), known.channels) if known else check(raw)
-    arrays = []
+    arrays: list[np.ndarray] = []
     for images, labels in ((raw.x_train, raw.y_train), (raw.x_test, raw.y_test)):
         images = convert(images, side, channels, raw.where)
         for view in views:
             images = VIEWS[view](images)
         arrays += canonical(images, labels)
+    if share:
+        arrays = _split(*arrays[:2], share, raw)
     x_train, y_train = arrays[:2]
     if known and known.mean and not views and x_train.shape[1] in (known.channels, 3):
         times = x_train.shape[1] // known.channels  # grey made RGB has the same constant three times
@@ -203,7 +266,22 @@ def assemble(
     else:
         mean, std = measure(x_train, raw.where)
     names = known.classes if known else raw.classes or tuple(map(str, range(int(y_train[-1]) + 1)))
-    return Dataset(name, *map(torch.from_numpy, arrays), mean, std, names, known.note if known else "")
+    note = known.note if known else ""
+    return Dataset(name, *map(torch.from_numpy, arrays), mean, std, names, note, understood=raw.understood)
+
+
+def _split(x: np.ndarray, y: np.ndarray, share: float, raw: Raw) -> list[np.ndarray]:
+    """Draw a share of the images of each class to test on, and return what is left, and them."""
+    tested = np.zeros(len(y), bool)
+    for c in np.unique(y):
+        members = np.flatnonzero(y == c)
+        count = round(share * len(members))
+        if not 0 < count < len(members):
+            name = raw.classes[c] if raw.classes else c
+            few = f"class {name} of {raw.where} has {len(members)} images"
+            raise DataError(f"{few}, of which {share:g} cannot be held out: add images, or hold out another share")
+        tested[members[torch.randperm(len(members), generator=generator(0, "test", c))[:count].numpy()]] = True
+    return [x[~tested], y[~tested], x[tested], y[tested]]
 
 
 def hold_out(dataset: Dataset, count: int) -> tuple[Dataset, Dataset]:

@@ -25,9 +25,10 @@ def from_torchvision(
 
     Args:
         train, test: have a length and give pairs; an image is Pillow's, an array (H, W) or (H, W, C) of uint8, or a tensor
-            (C, H, W) as `ToTensor` makes it (floats in [0, 1]). A label is a whole number, as 3, 3.0, True or [3]. In place of
-            pairs there may be mappings, {"image": …, "label": …}, as the package datasets gives them. Classes are named by
-            `classes`, where the data have them; those of an `ImageFolder` are in the order of a folder's classes in dclib.
+            (C, H, W) as `ToTensor` makes it (floats in [0, 1]). A label is a text or a whole number, as 3, 3.0, True or [3];
+            classes without an image, as in a `Subset`, are left out. In place of pairs there may be mappings,
+            {"image": …, "label": …}, as the package datasets gives them. Classes are named by `classes`, where the data have
+            them; those of an `ImageFolder` are in the order of a folder's classes in dclib.
         name: what the data set is called.
         image_size: each image is resized to this square size; with 0 all must have one size.
         channels: 1 makes the images grey, 3 makes them RGB, 0 leaves them; grey images among RGB ones become RGB.
@@ -40,11 +41,11 @@ def from_torchvision(
     """
     one_of("background", background, BACKGROUNDS)
     rows = {"training": _rows(train, background), "test": _rows(test, background)}
-    labels: dict[str, list[int]] = {split: [] for split in rows}
+    labels: dict[str, list[int | str]] = {split: [] for split in rows}
     images = stack(_images(rows, labels, background), image_size, channels)
-    classes, (y_train, y_test) = _named(*rows.values(), *map(np.array, labels.values()))
+    classes, (y_train, y_test), said = _named(*rows.values(), *map(np.array, labels.values()))
     count = len(y_train)
-    return assemble(name, Raw(images[:count], y_train, images[count:], y_test, name, classes), image_size, channels)
+    return assemble(name, Raw(images[:count], y_train, images[count:], y_test, name, classes, said), image_size, channels)
 
 
 def _rows(data: Any, background: str) -> Rows:
@@ -66,7 +67,7 @@ def _rows(data: Any, background: str) -> Rows:
     return [(data, i) for i in range(len(data) if hasattr(data, "__len__") else 1)]
 
 
-def _images(rows: Mapping[str, Rows], labels: Mapping[str, list[int]], background: str) -> Iterator[tuple[str, np.ndarray]]:
+def _images(rows: Mapping[str, Rows], labels: Mapping[str, list[int | str]], background: str) -> Iterator[tuple[str, np.ndarray]]:
     """Give the name and the pixels of each image, and append its label to those of its split."""
     for split, some in rows.items():
         if not some:
@@ -76,6 +77,8 @@ def _images(rows: Mapping[str, Rows], labels: Mapping[str, list[int]], backgroun
                 row, name = data[i], f"{split} image {n}"
                 image, label = (row["image"], row["label"]) if isinstance(row, Mapping) else row
                 labels[split].append(_label(label, name))
+                if type(labels[split][-1]) is not type(labels["training"][0]):
+                    raise DataError(f"{name} has the label {label!r} among texts and numbers: give all images labels of one kind")
                 yield name, _pixels(image, name, background)
         except DataError:
             raise
@@ -85,11 +88,13 @@ def _images(rows: Mapping[str, Rows], labels: Mapping[str, list[int]], backgroun
             raise DataError(f"the {split} data are no pairs (image, label) ({said}): {advice}") from error
 
 
-def _label(label: Any, name: str) -> int:
+def _label(label: Any, name: str) -> int | str:
     array = np.asarray(label)
+    if array.size == 1 and array.dtype.kind == "U":
+        return str(array.item())
     if array.size != 1 or no_labels(array.reshape(1)).size:
         said = " ".join(repr(label).split())
-        raise DataError(f"{name} has the label {said}: give each image one whole number from 0 upwards")
+        raise DataError(f"{name} has the label {said}: give each image one text, or whole number from 0 upwards")
     return int(array.item())
 
 
@@ -107,10 +112,18 @@ def _pixels(image: Any, name: str, background: str) -> np.ndarray:
     return array
 
 
-def _named(train: Rows, test: Rows, *labels: np.ndarray) -> tuple[tuple[str, ...], tuple[np.ndarray, ...]]:
-    """Return the classes' names, and the labels of both data by these names; é is one letter however a system writes it."""
+Named = tuple[tuple[str, ...], tuple[np.ndarray, ...], tuple[str, ...]]
+
+
+def _named(train: Rows, test: Rows, *labels: np.ndarray) -> Named:
+    """Return the classes' names, the labels of both data by these names, and which classes have images, where not all have any.
+
+    é is one letter however a system writes it.
+    """
     from torchvision.datasets import DatasetFolder
 
+    if any(y.dtype.kind == "U" for y in labels):
+        return (), labels, ()
     names = [_names(rows) for rows in (train, test)]
     ours, theirs = map(set, names)
     if ours and theirs and (odd := sorted(ours ^ theirs)):
@@ -121,8 +134,14 @@ def _named(train: Rows, test: Rows, *labels: np.ndarray) -> tuple[tuple[str, ...
         in_folders = all(isinstance(data, DatasetFolder) for data, _ in train)
         classes = tuple(sorted(ours) if in_folders else dict.fromkeys(classes))
         labels = tuple(np.array([classes.index(name) for name in some])[y] for some, y in zip(names, labels, strict=True))
-    used = 1 + max(int(y.max()) for y in labels)
-    return (classes if len(classes) == used else ()), labels
+    used = np.unique(np.concatenate(labels))
+    if used[-1] >= len(classes):
+        return (), labels, ()
+    if len(used) == len(classes):
+        return classes, labels, ()
+    kept = tuple(classes[c] for c in used)
+    said = f"{len(kept)} of {len(classes)} classes have images: {', '.join(kept)}"
+    return kept, tuple(np.searchsorted(used, y) for y in labels), (said,)
 
 
 def _names(rows: Rows) -> tuple[str, ...]:

@@ -7,11 +7,11 @@ Debian's, then torchvision's download. Nothing here imports torch before a data 
 import os
 import re
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from .formats import IDX, is_npz, npz_counts, read_digits, read_idx, read_npz, w
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 SILENCE = 30  # seconds after which a download that receives nothing is given up
+ENDINGS = (*VIEWS, "onblack", "classes=.+", "hold-out=.+")  # what may stand behind a name and +, as patterns
 UNVERIFIED = ("MNIST", "FashionMNIST", "USPS")  # torchvision takes their unpacked files as they are, even cut short
 
 DIGITS = tuple("0123456789")
@@ -109,33 +110,71 @@ def available(root: str | os.PathLike | None = None) -> list[Available]:
     return rows
 
 
-def spelled(name: str | os.PathLike, root: str | os.PathLike | None = None) -> str:
+def spelled(
+    name: str | os.PathLike, root: str | os.PathLike | None = None, classes: Sequence[str] = (), hold_out: float = 0.0
+) -> str:
     """Tell a data set's name from a path, once: a name stays as it is, a path is given in full and means the same in any folder.
 
     What has a separator, as `./mnist`, ends in .npz or is no text is a path. A name in `KNOWN` or in the data root goes before a
-    file or folder of the working directory.
+    file or folder of the working directory. `classes` and `hold_out` are put behind it, as `narrowed` does.
 
     Raises:
-        DataError: no file can be called so.
+        DataError: no file can be called so, or a share that cannot be held out.
     """
     base, views = parted(name)
+    for view in views:
+        option(view)
     path = _path(base)
     bare = isinstance(name, str) and os.sep not in base and not is_npz(path)
     named = not base or base in KNOWN or (data_root(root) / f"{base}.npz").is_file()
     if not bare or (path.exists() and not named):
         base = os.path.abspath(path)
-    return "+".join((base, *views))
+    return narrowed("+".join((base, *views)), classes, hold_out)
 
 
 def parted(name: str | os.PathLike) -> tuple[str, tuple[str, ...]]:
-    """Split a name or path from the views at its end; what exists under its whole name has none."""
+    """Split a name or path from the views and the options at its end (`ENDINGS`); what exists under its whole name has none."""
     base, views = str(name), ()
-    while "+" in base:
-        shorter, _, view = base.rpartition("+")
-        if view not in VIEWS or (shorter not in KNOWN and _path(base).exists()):
+    while found := re.fullmatch(rf"(.*)\+({'|'.join(ENDINGS)})", base, re.DOTALL):
+        if found[1] not in KNOWN and _path(base).exists():
             break
-        base, views = shorter, (view, *views)
+        base, views = found[1], (found[2], *views)
     return base, views
+
+
+def narrowed(name: str, classes: Sequence[str] = (), hold_out: float = 0.0) -> str:
+    """Return a name or path with the options behind it that take only some classes, and hold test images out.
+
+    Args:
+        name: a data set's.
+        classes: the names of those that are wanted, in any order.
+        hold_out: the share of each class that is tested on, where the data have no test images; 0 for none.
+
+    Raises:
+        DataError: a share that is not between 0 and 1.
+    """
+    chosen = [f"classes={','.join(sorted({*classes}))}"] if classes else []
+    chosen += [f"hold-out={hold_out:g}"] if hold_out else []
+    for one in chosen:
+        option(one)
+    return "+".join((name, *chosen))
+
+
+def option(view: str) -> tuple[str, Any]:
+    """Return the name of a view or an option, and its value: names of classes, or the share that is held out.
+
+    Raises:
+        DataError: a share that is not between 0 and 1.
+    """
+    name, _, value = view.partition("=")
+    if name == "classes":
+        return name, tuple(value.split(","))
+    if name == "hold-out":
+        with suppress(ValueError):
+            if 0 < float(value) < 1:
+                return name, float(value)
+        raise DataError(f"cannot hold out {value} of each class: give a share between 0 and 1, as 0.2")
+    return name, None
 
 
 def _path(name: str) -> Path:

@@ -27,7 +27,7 @@ class Context:
         trained: the training on the whole set that the run rests on (`MakeSet.base`), if it rests on one.
         looks: called with the state of the work after each step.
         ranks: processes that share the work of Algorithm 1.
-        longest: as for `core.condense.condense`.
+        longest, start: as for `core.condense.condense`.
     """
 
     device: str = "cpu"
@@ -38,6 +38,7 @@ class Context:
     looks: Sequence[Callable[[Any], None]] = ()
     ranks: Ranks = ALONE
     longest: int = 0
+    start: Tensor | None = None
 
     @property
     def how(self) -> dict[str, Any]:

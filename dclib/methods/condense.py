@@ -13,7 +13,7 @@ def make(run: MakeSet, dataset: Dataset, context: Context) -> Made:
     what = f"condensing {dataset.name}, {h.ipc}/class, {h.network}, seed {run.seed}"
     with Progress(what, h.outer_steps, hidden=ranks.rank > 0) as progress:
         callbacks = progress.follow(lambda state: f"loss {state.losses[-1]:.1f}", *context.looks)
-        how = dict(engine=context.engine, ranks=ranks, longest=context.longest)
+        how = dict(engine=context.engine, ranks=ranks, longest=context.longest, start=context.start)
         state = algorithm.condense(dataset, h, seed=run.seed, **how, **callbacks, **context.how)
     about = {"seconds": round(state.seconds, 2), "losses": [round(x, 3) for x in state.losses], "engine": state.engine}
     return Made(state.images, about | ({"world_size": ranks.count} if ranks.count > 1 else {}))

@@ -176,8 +176,45 @@ def save_grid(made: CondensedSet, path: Path | str) -> None:
         SpecError: no such format.
         FileError: the place cannot be written.
     """
-    kind = one_of("picture format", Path(path).suffix.removeprefix(".").lower(), PICTURES)
-    write_atomic(path, image_grid(made).render(str(kind)))
+    picture_format(path)  # before it is drawn
+    save_picture(image_grid(made), path)
+
+
+def confusion_map(counts: np.ndarray, names: Sequence[str]) -> Picture:
+    """Draw how many test images of each class (row) were taken for each class (column), in percent of the row.
+
+    Args:
+        counts: whole numbers (classes, classes).
+        names: of the classes; more than thirty are not written.
+    """
+    share = 100 * counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    figure = new_figure(WIDTH)
+    panel = figure.subplots()
+    panel.imshow(share, vmin=0, vmax=100, cmap="viridis")
+    panel.set_xlabel("taken for", fontsize=14)
+    panel.set_ylabel("class", fontsize=14)
+    if len(names) <= 30:
+        panel.set_xticks(range(len(names)), names, rotation=60, ha="right", rotation_mode="anchor", fontsize=11)
+        panel.set_yticks(range(len(names)), names, fontsize=11)
+        for (i, j), value in np.ndenumerate(share):
+            tone = "#222222" if value > 60 else "#eeeeee"
+            panel.text(j, i, f"{value:.0f}", ha="center", va="center", fontsize=110 / max(len(names), 10), color=tone)
+    return Picture(figure, f"what the test images of {len(names)} classes are taken for, in percent")
+
+
+def save_picture(picture: Picture, path: Path | str) -> None:
+    """Write a picture; the name's ending chooses the format.
+
+    Raises:
+        SpecError: no such format.
+        FileError: the place cannot be written.
+    """
+    write_atomic(path, picture.render(picture_format(path)))
+
+
+def picture_format(path: Path | str) -> str:
+    """Return the format that a name's ending chooses, or refuse the name."""
+    return str(one_of("picture format", Path(path).suffix.removeprefix(".").lower(), PICTURES))
 
 
 def image_rows(sets: Mapping[str, CondensedSet], losses: Sequence[float] = ()) -> Picture:

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from ..core import train
 from ..core.condense import Condenser
 from ..data.dataset import Dataset
+from ..errors import Interrupted
 from ..report.figures import save_grid
 from ..results.sets import check_drawable
 from ..spec import MakeSet, Network, derive
@@ -32,7 +34,7 @@ def snapshots(run: MakeSet, dataset: Dataset, folder: Path, every: int) -> Look:
     return look
 
 
-def early_accuracy(run: MakeSet, network: Network, dataset: Dataset, every: int, tell: Callable[[str], None], **how: str) -> Look:
+def early_accuracy(run: MakeSet, network: Network, dataset: Dataset, every: int, tell: Callable[[str], None], **how: Any) -> Look:
     """Train one network on the set as it is, as `dclib train` does with that network, and tell its accuracy on the test images.
 
     It draws from generators of its own, and so changes nothing of the run.
@@ -43,14 +45,17 @@ def early_accuracy(run: MakeSet, network: Network, dataset: Dataset, every: int,
         dataset: the data.
         every: after each so many outer steps.
         tell: called with a sentence.
-        how: `device` and `engine`, as for `train.evaluate`.
+        how: `device`, `engine` and `should_stop`, as for `train.evaluate`; a stopped look tells nothing.
     """
     hyper = stage_t(dataset.source, network=network)
 
     def look(state: Condenser) -> None:
         if state.k % every == 0:
             images, labels = as_set(state.images, dataset, run).as_dataset().tensors
-            (accuracy,) = train.evaluate(images, labels, dataset, hyper, seeds=[derive(0, run.key)], **how)
+            try:
+                (accuracy,) = train.evaluate(images, labels, dataset, hyper, seeds=[derive(0, run.key)], **how)
+            except Interrupted:  # whoever stops it stops the run, too, which saves its state
+                return
             tell(f"after {state.k} of {run.hyper.outer_steps} outer steps: {accuracy:.1f} %")
 
     return look

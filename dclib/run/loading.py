@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from pathlib import Path
 
 from ..data import dataset as data
 from ..data.dataset import Dataset
@@ -13,7 +14,7 @@ from ..results.lines import DataOf
 from ..spec import MakeSet, TrainGan, WholeTraining
 
 
-def load(name: str, image_size: int = 0, channels: int = 0) -> Dataset:
+def load(name: str | Path, image_size: int = 0, channels: int = 0) -> Dataset:
     """Load a data set once for all runs of this process, and the user's own again when it has changed."""
     source = spelled(name)
     return _load(source, image_size, channels, stamp(source))

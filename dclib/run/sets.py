@@ -23,7 +23,13 @@ from .loading import load, load_of
 
 
 def make_set(
-    run: MakeSet, *, dataset: Dataset | None = None, about: dict[str, Any] | None = None, device: str = "auto", **how: Any
+    run: MakeSet,
+    *,
+    dataset: Dataset | None = None,
+    about: dict[str, Any] | None = None,
+    device: str = "auto",
+    start: CondensedSet | None = None,
+    **how: Any,
 ) -> CondensedSet:
     """Make the set of a run by its method, under a progress bar where it takes long.
 
@@ -32,6 +38,7 @@ def make_set(
         dataset: the images, where they are loaded already; by default those that the run names.
         about: what the set's file says of itself beside the run and the work.
         device: "auto", "cpu", "cuda" or "cuda:1".
+        start: the set that the run names as its `start`.
         how: as for `methods.Context`. What the run rests on (`MakeSet.base`) is trained here unless it is given as `trained`;
             the checkpoint is then that training's.
 
@@ -43,12 +50,41 @@ def make_set(
     """
     engines.tune_allocator()
     dataset, context = dataset or load_of(run), Context(str(engines.resolve_device(device)), **how)
+    if run.start:
+        context = dataclasses.replace(context, start=start_images(run, start, dataset))
     if not run.learned:
         dataset.require(run.hyper.ipc, "lower ipc")  # before a network is trained to choose by
     if run.base and context.trained is None:
         context = dataclasses.replace(context, trained=train_on_whole(run.base, dataset, engine=context.engine, **context.how))
     made = import_module(METHODS[run.method].module).make(run, dataset, context)
     return as_set(made.images, dataset, run, (about or {}) | made.about, **made.steps)
+
+
+def start_images(run: MakeSet, start: CondensedSet | None, dataset: Dataset) -> torch.Tensor:
+    """Return the images of a set as (classes, its ipc, c, h, w), normalised as the data are, for a run to start from.
+
+    Raises:
+        DataError: the set is not the one that the run names, or does not fit the run or its data.
+    """
+    if start is None or start.hash != run.start:
+        raise DataError(f"the run starts from the set {run.start}: give that set as start")
+    check_data(start, dataset, other_data=True)
+    if start.factor != run.hyper.factor:
+        parts = f"{start.factor}×{start.factor} smaller ones, and those to learn {run.hyper.factor}×{run.hyper.factor}"
+        raise DataError(f"images of the set to start from hold {parts}: give factor={start.factor}")
+    counts = np.bincount(start.labels, minlength=dataset.classes)
+    if counts.min() != counts.max():
+        uneven = f"the set to start from has {counts.min()} to {counts.max()} images per class"
+        raise DataError(f"{uneven}: start from one with as many of each")
+    if start.ipc > run.hyper.ipc:
+        raise DataError(f"the set to start from has {start.ipc} images per class, more than {run.hyper.ipc}: give ipc={start.ipc}")
+    images = start.images if (start.mean, start.std) == (dataset.mean, dataset.std) else _normalised(start, dataset)
+    return torch.from_numpy(images[np.argsort(start.labels, kind="stable")]).unflatten(0, (dataset.classes, start.ipc))
+
+
+def _normalised(made: CondensedSet, dataset: Dataset) -> np.ndarray:
+    mean, std = (np.reshape(values, (1, -1, 1, 1)) for values in (dataset.mean, dataset.std))
+    return ((made.unit() - mean) / std).astype(np.float32)
 
 
 def train_on_whole(run: WholeTraining | TrainGan, dataset: Dataset, **how: Any) -> Any:

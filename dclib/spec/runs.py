@@ -19,6 +19,7 @@ from .methods import METHODS, OWN
 DISTANCES = ("layerwise", "euclidean", "cosine")
 SOURCE = ("dataset", "image_size", "channels", "held_out")  # the fields that say which images a run uses
 STORAGES = ("float32", "float16")
+OPTIMIZERS = ("sgd", "adam")
 PRECISIONS = ("float32", "float64", "bfloat16", "tf32")
 AUGMENTATIONS = ("crop", "scale", "rotate", "noise", "flip", "dsa", "dsa-noflip")
 OBJECTIVES = ("gradient", "features")
@@ -103,17 +104,18 @@ class Condensation:
 class Training:
     """Stage T: how a network is trained from scratch on a small set; the defaults are the authors' code's.
 
-    After epoch E // 2 + 1 the learning rate falls to a tenth and the momentum starts afresh.
+    After epoch E // 2 + 1 the learning rate falls to a tenth and the optimiser starts afresh.
     """
 
     network: Network = param(Network, NETWORK)
     epochs: int = param(0, "E + 1 epochs, 0 … E; 0: 300, or 1000 with augmentation", "E", at_least=0)
     lr: float = param(0.01, "learning rate of the first half", above=0)
     momentum: float = param(0.9, "momentum of SGD", at_least=0, below=1)
-    weight_decay: float = param(5e-4, "weight decay of SGD", at_least=0)
+    weight_decay: float = param(5e-4, "weight decay", at_least=0)
     batch: int = param(256, "images in a step", at_least=1)
     augment: str = param("none", AUGMENT, joined=AUGMENTATIONS)
     precision: str = param("float32", PRECISION, choices=PRECISIONS)
+    optimizer: str = param("sgd", "sgd, or adam, for which momentum does not count", choices=OPTIMIZERS)
 
     def __post_init__(self) -> None:
         check(self)
@@ -218,10 +220,12 @@ class MakeSet(Run):
     held_out: int = param(0, HELD_OUT, at_least=0)
     storage: str = param("float32", "float16 rounds learned images before they are used", choices=STORAGES)
     settings: Any = param(None, "hyper-parameters of a method that has a class of its own for them; None: its defaults")
+    start: str = param("", "the hash of the set whose images the first ones of each class start from; the others as init says")
 
     def __post_init__(self) -> None:
         check(self)
         method = METHODS[self.method]
+        require(not self.start or self.method == "condense", f"method {self.method!r} starts from no set: leave start out")
         require(self.learned or self.storage == "float32", "real images are kept as they are: leave storage at float32")
         if self.hyper.siamese == "all":
             mirrored = "flip" if self.dataset.partition("+")[0] not in DIGITS else ""

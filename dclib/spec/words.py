@@ -19,7 +19,8 @@ def _set(run: dict[str, Any]) -> str:
         "distill": f"distilled with {(run['distillation'] or run['hyper'])['network']}",
         "gan": "drawn by a GAN",
     }
-    return f"{run['dataset']}, {run['hyper']['ipc']}/class, {how.get(run['method'], run['method'])}, seed {run['seed']}"
+    start = f" from the set {run['start']}" if run.get("start") else ""
+    return f"{run['dataset']}, {run['hyper']['ipc']}/class, {how.get(run['method'], run['method'])}{start}, seed {run['seed']}"
 
 
 def _networks(run: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ import zipfile
 from pathlib import Path
 
 NPZ, TORCH, ZIP, GZIP = "an .npz archive", "a Python pickle, as torch.save writes", "a zip archive", "a gzip archive"
+NETWORK = "a trained network of dclib's"
 SET, CHECKPOINT, OTHER = "a condensed set", "a checkpoint of dclib's", "a safetensors file of another program"
 BEGINNINGS = {
     b"\x93NUMPY": "a NumPy array (.npy)",
@@ -48,4 +49,4 @@ def _safetensors(path: Path | str) -> str:
         return "" if "crc" in metadata else OTHER  # a damaged one of ours
     if not isinstance(about, dict):
         return ""
-    return CHECKPOINT if "k" in about else SET if "class_names" in about else ""
+    return NETWORK if "trained_on" in about else CHECKPOINT if "k" in about else SET if "class_names" in about else ""

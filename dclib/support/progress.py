@@ -103,7 +103,7 @@ def stopping(seconds: float | None = None) -> Iterator[Callable[[], bool]]:
     def ask(number: int, frame: object) -> None:
         asked.set()
         if number == signal.SIGINT:
-            os.write(2, b"\nstopping after this step; Ctrl-C again stops at once\n")
+            os.write(2, b"\nstopping; Ctrl-C again stops at once\n")
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     if threading.current_thread() is threading.main_thread():
