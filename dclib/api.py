@@ -1,4 +1,4 @@
-"""The library in functions that do what the commands of their names do: `condense`, `train`, `test`, `judge`, `select`, `import_set`.
+"""The library in functions that do what the commands of these names do: condense, train, test, judge, select, import_set.
 
 Each checks what it was asked before it loads what computes.
 """
