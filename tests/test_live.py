@@ -208,7 +208,7 @@ def opened(figure, tmp_path):
 def trained(tab):
     """Train both networks, and return the accuracies of the learned and of the random images."""
     tab.run("find('.train').click()")
-    tab.until("/both trained/.test(find('.state').textContent)", seconds=400)
+    tab.until("/both trained/.test(find('.state').textContent)", seconds=800)  # ten by itself, minutes beside others
     return [int(text.removesuffix(" %")) for text in tab.run("all('.live').map(x => x.textContent)")]
 
 
