@@ -57,6 +57,9 @@ WORKS = {
 }
 
 
+ASKED = {"condensation": 4}  # how often a step asks whether to stop, where that is more than once: before it and each class
+
+
 @pytest.mark.parametrize("stops", [(0,), (1, 2)], ids=str)
 @pytest.mark.parametrize("what", WORKS)
 def test_stopped_anywhere_it_continues_to_the_same_bits(made, make_dataset, tmp_path, what, stops):
@@ -65,7 +68,7 @@ def test_stopped_anywhere_it_continues_to_the_same_bits(made, make_dataset, tmp_
     whole = learn(made, hyper, device="cpu")
     for steps in stops:
         with pytest.raises(Interrupted, match="stopped after"):
-            learn(made, hyper, should_stop=stop_after(steps), **kept)
+            learn(made, hyper, should_stop=stop_after(steps * ASKED.get(what, 1)), **kept)
     others = {"changed": (made, dataclasses.replace(hyper, **change), 0), "seed": (made, hyper, 1)}
     others["data"] = make_dataset(5, 9, 9, seed=1), hyper, 0
     for dataset, other, seed in others.values():
