@@ -57,7 +57,7 @@ WORKS = {
 }
 
 
-ASKED = {"condensation": 4}  # how often a step asks whether to stop, where that is more than once: before it and each class
+ASKED = {"condensation": 5}  # how often a step asks whether to stop, where it is more than once: here for each class, too
 
 
 @pytest.mark.parametrize("stops", [(0,), (1, 2)], ids=str)
