@@ -57,7 +57,7 @@ WORKS = {
 }
 
 
-ASKED = {"condensation": 5}  # how often a step asks whether to stop, where it is more than once: here for each class, too
+ASKED = {"condensation": 8}  # how often a step asks whether to stop, where it is more than once: here for each class, too
 
 
 @pytest.mark.parametrize("stops", [(0,), (1, 2)], ids=str)
