@@ -19,7 +19,7 @@ def tabulate(app: Any, what: str, name: str, obj: Any, options: Any, lines: list
         return
     rows = [("name", "symbol", "default", "values", "meaning")]
     for f in fields:
-        default = "" if f.default is dataclasses.MISSING else f"``{f.default}``"
+        default = "" if f.default in (dataclasses.MISSING, "") else f"``{f.default}``"
         rows.append((f"``{f.name}``", f.metadata["symbol"], default, range_of(f), f.metadata["help"]))
     lines += ["", ".. list-table::", "   :header-rows: 1", ""]
     for first, *rest in rows:
